@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from analyzer.history.run_diff import RunDiff, StepPair
     from analyzer.inquiry.errors import AnalyzerError, ModelNeeded, UnknownMethod, UnreadableInput
     from analyzer.inquiry.whole_run import OfferedTool, RequestedCall, StepMessage, WholeRun, WholeStep
-    from analyzer.records.issue_records import Issue
+    from analyzer.records.issue_records import Issue, Workflow, WorkflowInFull
     from analyzer.records.json_records import (
         GivenLabel,
         Job,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         Totals,
         VerdictVersion,
     )
-    from analyzer.records.workflow_records import Workflow, WorkflowInFull
 
 _PLACES = {
     "analyzer.api.client": ("AsyncClient", "Client", "ServiceError"),
@@ -42,7 +41,7 @@ _PLACES = {
     "analyzer.inquiry.errors": ("AnalyzerError", "ModelNeeded", "UnknownMethod", "UnreadableInput"),
     "analyzer.history.run_diff": ("RunDiff", "StepPair"),
     "analyzer.inquiry.whole_run": ("OfferedTool", "RequestedCall", "StepMessage", "WholeRun", "WholeStep"),
-    "analyzer.records.issue_records": ("Issue",),
+    "analyzer.records.issue_records": ("Issue", "Workflow", "WorkflowInFull"),
     "analyzer.records.json_records": (
         *(
             "GivenLabel",
@@ -58,7 +57,6 @@ _PLACES = {
         ),
         *("RunPage", "RunSteps", "RunVerdict", "Suspect", "Totals", "VerdictVersion"),
     ),
-    "analyzer.records.workflow_records": ("Workflow", "WorkflowInFull"),
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 

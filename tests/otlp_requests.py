@@ -14,6 +14,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from collector_processor.journal import Journal
 from collector_processor.otlp import TraceKey
+from collector_processor.wire.facts import SpanNote
 from collector_processor.wire.protobuf import write_varint
 from semconv.model import TraceId
 
@@ -179,3 +180,16 @@ async def rows_of(journal: Journal, key: TraceKey) -> tuple[tuple[int, bytes], .
 async def log_rows_of(journal: Journal, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
     ((_, rows),) = await journal.read_whole([key])
     return rows
+
+
+def span_note(
+    span_id: int,
+    parent_id: int = 0,
+    bits: int = 0,
+    *,
+    end_ns: int = 0,
+    source: int = 0,
+    kind: int = 0,
+    links: tuple[TraceId, ...] = (),
+) -> SpanNote:
+    return span_id, parent_id, bits, end_ns, source, kind, links

@@ -25,7 +25,7 @@ from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redaction import Cleaner, make_redactor
 from collector_processor.settings import load_settings
-from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.database.connection import StoreThread
 from collector_processor.store.verdicts import RunStore
 from collector_processor.wire.facts import TraceArrival
 from collector_processor.wire.scan import scan_request
@@ -77,7 +77,6 @@ class MemorySource:
             self.held[key].add(self.seq)
         arrival = TraceArrival(
             seq=self.seq,
-            signal=signal,
             key=key,
             received_ns=self.seq,
             byte_count=len(body),
@@ -99,7 +98,6 @@ class MemorySource:
         return [
             TraceArrival(
                 seq=one.seq,
-                signal=one.signal,
                 key=one.key,
                 received_ns=one.received_ns,
                 byte_count=one.byte_count,

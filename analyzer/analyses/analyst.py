@@ -32,7 +32,7 @@ from analyzer.lineage.clue import DEFAULT_FALSE_ALARMS, least_suspicion
 from analyzer.methods.attribution import Attributor, Steps, no_model, took
 from analyzer.methods.choice import WITH_REFERENCE, Called, Choice, Offer
 from analyzer.methods.history import suspected
-from analyzer.methods.pooled_model import trust_of
+from analyzer.methods.pooling import trust_of
 from analyzer.methods.registry import AUTO, METHODS
 from analyzer.methods.suspicion import suspect
 from analyzer.signals.checked import checked
@@ -288,7 +288,6 @@ DECIDING: Final = (
     "analyzer/inquiry",
     "analyzer/history",
     "analyzer/lineage",
-    "analyzer/lab/baselines.py",
     "analyzer/lab/published.py",
     "collector_processor/core/patterns.py",
     "collector_processor/core/runs.py",

@@ -36,7 +36,7 @@ from collector_processor.core.records import (
 )
 from collector_processor.core.runs import Run
 from collector_processor.otlp import RefusedError, Tenant, TraceKey
-from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.database.connection import StoreThread
 from collector_processor.store.verdicts import RunStore
 from collector_processor.writeback.annotate import CarrierPolicy
 from collector_processor.writeback.outgoing import Decision, WriteBack, provisional, summary_of, write_back

@@ -12,8 +12,7 @@ from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.method import Model
 from analyzer.lineage.clue import least_suspicion
 from analyzer.methods.attribution import Attributor
-from analyzer.methods.learned.model_file import read_model
-from analyzer.methods.learned.ranker import Ranker
+from analyzer.methods.ranker import Ranker, read_model
 from analyzer.signals.triage import Claim, output_matching
 from collector_processor.core.analysis import Analyst
 from collector_processor.otlp import Signal

@@ -29,7 +29,7 @@ from collector_processor.core.fair import Batcher
 from collector_processor.core.records import AbsentParent, RunIdentity
 from collector_processor.core.runs import TRACE_KEY
 from collector_processor.otlp import TraceKey
-from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.database.connection import StoreThread
 from collector_processor.store.verdicts import MAX_JOINED, RunStore
 from semconv.model import Completion, TraceId
 

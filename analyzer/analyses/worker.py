@@ -45,8 +45,7 @@ from analyzer.analyses.prepare import (
     preparer_of,
 )
 from analyzer.analyses.worker_process import TRACE_CPU_S
-from analyzer.methods.learned.model_file import read_model, write_model
-from analyzer.methods.learned.ranker import Ranker
+from analyzer.methods.ranker import Ranker, read_model, write_model
 from analyzer.telemetry.json_lines import configure_logging
 from collector_processor.settings import Settings
 

@@ -18,7 +18,7 @@ from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_o
 
 from analyzer.history.run_diff import RunDiff
 from analyzer.inquiry.errors import AnalyzerError
-from analyzer.records.issue_records import Issue
+from analyzer.records.issue_records import Issue, Workflow, WorkflowInFull
 from analyzer.records.json_records import (
     GivenLabel,
     Job,
@@ -29,7 +29,6 @@ from analyzer.records.json_records import (
     RunSteps,
     read_answer,
 )
-from analyzer.records.workflow_records import Workflow, WorkflowInFull
 
 T = TypeVar("T")
 

@@ -25,11 +25,10 @@ import aiohttp
 
 from analyzer.inquiry.calibration import Worth
 from analyzer.inquiry.present import counted, plain
-from analyzer.issues.labels.label_store import LabelStore
-from analyzer.issues.labels.opinion_store import OpinionStore
+from analyzer.issues.labels.label_store import LabelStore, OpinionStore
 from analyzer.issues.labels.track_records import track_records, worths
 from analyzer.issues.receivers import open_service
-from analyzer.methods.pooled_model import trust_of
+from analyzer.methods.pooling import trust_of
 from collector_processor.core.analysis import Earned
 from collector_processor.core.disk import MEND
 from collector_processor.core.records import AbsentParent

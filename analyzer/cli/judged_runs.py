@@ -17,7 +17,7 @@ from analyzer.cli.recorded_runs import RecordedRun
 from analyzer.history.known_runs import KnownRuns, known_run, said_of
 from analyzer.inquiry.present import console, run_heading, steps_table, verdict_panel
 from analyzer.inquiry.verdict import to_json
-from analyzer.methods.pooled_model import trust_of
+from analyzer.methods.pooling import trust_of
 from analyzer.signals.triage import triage
 from collector_processor.core.analysis import UNKNOWN
 from collector_processor.otlp import CollectorError

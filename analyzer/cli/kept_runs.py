@@ -16,8 +16,7 @@ from analyzer.cli.output import (
 from analyzer.inquiry.calibration import Worth
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.kept_trace import KeptTrace, kept_trace
-from analyzer.issues.labels.label_store import LabelStore
-from analyzer.issues.labels.opinion_store import OpinionStore
+from analyzer.issues.labels.label_store import LabelStore, OpinionStore
 from analyzer.issues.labels.track_records import track_records, worths
 from analyzer.issues.recurrence import Issue
 from collector_processor.core.analysis import Earned

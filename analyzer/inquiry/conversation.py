@@ -16,8 +16,6 @@ class Label:
     """0-based index into the conversation."""
     category: str = ""
     """The kind of mistake, in the annotator's own taxonomy."""
-    why: str = ""
-    """The annotator's reason; empty if none was given."""
     trust: float = 1.0
     """Weight in training: 1 for a person's label."""
     is_refuted: bool = False

@@ -167,7 +167,7 @@ class Question:
     """A prompt to be answered, and the budget left for the answer."""
 
     prompt: Prompt
-    usd: float | None = None
+    usd: float | None
     """``None``: no limit."""
 
 
@@ -212,7 +212,7 @@ class InquiryResult:
     """A finished inquiry: its attribution, and the failure that ended it, if one did."""
 
     attribution: Attribution
-    failure: ModelError | None = None
+    failure: ModelError | None
 
 
 def consult(

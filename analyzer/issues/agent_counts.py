@@ -186,12 +186,10 @@ class AgentCounts:
         ).fetchone()
         return Count(hits=int(row[0]), n=int(row[1]))
 
-    def alarms(self, tenant: Tenant | None = None) -> list[Watched]:
-        """Return the agents of one tenant, or of all, that fail more often than before."""
+    def alarms(self) -> list[Watched]:
+        """Return the agents of all tenants that fail more often than before."""
         rows = self._store.db.execute(
-            f"SELECT {_WATCHED} FROM watch"  # noqa: S608 - our own words
-            " WHERE is_alarm AND (CAST(? AS TEXT) IS NULL OR tenant = ?) ORDER BY alarm_ns",
-            (tenant, tenant),
+            f"SELECT {_WATCHED} FROM watch WHERE is_alarm ORDER BY alarm_ns"  # noqa: S608 - our own words
         )
         return [_watched(row) for row in rows]
 

@@ -30,9 +30,9 @@ from collector_processor.core.records import Commit, RunFacts, StoredVerdict
 from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.kept_spans_table import KeptSpansRows, PackedSpans
 from collector_processor.store.run_history import RunHistoryRows, RunTotalsRows
 from collector_processor.store.run_text import RunText, RunTextRows, folded
+from collector_processor.store.small_tables import KeptSpansRows, PackedSpans
 from semconv.model import Status
 
 logger = logging.getLogger(__name__)

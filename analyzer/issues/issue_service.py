@@ -30,7 +30,7 @@ from analyzer.telemetry.metric_table import MAX_STANDING
 from analyzer.telemetry.verdict_counters import Move
 from collector_processor.core.disk import StoreError
 from collector_processor.core.records import StoredVerdict, VerdictSummary
-from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.database.connection import StoreThread
 
 logger = logging.getLogger(__name__)
 

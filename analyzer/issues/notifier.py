@@ -77,7 +77,7 @@ class Poster:
 
     url: str = field(repr=False)
     session: aiohttp.ClientSession = field(repr=False)
-    secret: str | None = field(default=None, repr=False)
+    secret: str | None = field(repr=False)
     wall_s: Callable[[], float] = time.time
 
     async def post(self, body: bytes, delivery: str) -> Answer:

@@ -1,7 +1,7 @@
 """Attribution of one run: choice of the method, its budget, and the fallback when it fails.
 
 ``auto`` is decided here and nowhere else. Signals answer, or a ranker trained for the run's system. A model
-is called only if it may change that answer, and its verdict is pooled with it (``pooled_model.py``); if the
+is called only if it may change that answer, and its verdict is pooled with it (``pooling.py``); if the
 model fails, or the run's text addresses a judge, the answer stands without it, and the verdict says so. Where
 other runs of the workflow are known and distinguish a step, they are pooled too. No call may cost more than
 its expected value (``posterior.py``). A method chosen by name is never replaced by another.
@@ -31,10 +31,10 @@ from analyzer.inquiry.method import (
 from analyzer.inquiry.posterior import belief_in_signals, worth_of
 from analyzer.inquiry.visible import visible_run
 from analyzer.methods.history import History, Past, pooled_with
-from analyzer.methods.learned.features import VERSION
-from analyzer.methods.learned.ranker import Ranker
-from analyzer.methods.pooled_model import UNPROVED, Trust, pool_with_model, pooled_of
+from analyzer.methods.pooling import UNPROVED, Trust, pool_with_model, pooled_of
 from analyzer.methods.prompt_injection import address, limit_belief
+from analyzer.methods.ranker import Ranker
+from analyzer.methods.ranker_features import VERSION
 from analyzer.methods.registry import AUTO, registered
 from analyzer.methods.suspicion import Confirm
 from analyzer.methods.without_model import (

@@ -31,10 +31,9 @@ from typing import Final, TypeAlias
 from analyzer.inquiry.method import Inquiry, Reply, ResponseSchema
 from analyzer.inquiry.render import render
 from analyzer.methods.briefing import ask, object_of
+from analyzer.methods.free_text import LONGEST, objects, read_yes_or_no, spoken
 from analyzer.methods.judge import has_text, supported_in_its_step
-from analyzer.methods.replies.free_text import LONGEST, objects, spoken
-from analyzer.methods.replies.settle_answer import ask_until_read, check_quotes, nothing_to_judge, ranking_of
-from analyzer.methods.replies.yes_or_no import read_yes_or_no
+from analyzer.methods.settle_answer import ask_until_read, check_quotes, nothing_to_judge, ranking_of
 from analyzer.methods.without_model import judge_by_signals
 from semconv.model import Abstention, Blame, Ranked, Status, Trajectory
 

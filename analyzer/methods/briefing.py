@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from analyzer.inquiry.method import Message, Prompt, ResponseSchema
 from analyzer.inquiry.render import Rendering, one_line
-from analyzer.methods.replies.settle_answer import LONGEST_TASK
+from analyzer.methods.settle_answer import LONGEST_TASK
 from semconv.model import Trajectory
 
 LONGEST_REFERENCE: Final = 4_000

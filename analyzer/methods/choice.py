@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.methods.registry import AUTO, registered
-from collector_processor.core.analysis import NOTHING_EARNED, Earned
+from collector_processor.core.analysis import Earned
 from semconv.model import Attribution, Trajectory
 
 WITH_REFERENCE: Final = "+reference"
@@ -47,9 +47,9 @@ class Offer:
     """The methods and models on offer."""
 
     methods: tuple[str, ...]
-    model: str = ""
+    model: str
     """The operator's model, used if none is chosen; empty if there is none."""
-    models: tuple[str, ...] = ()
+    models: tuple[str, ...]
     """Other models on offer."""
 
     def require(self, choice: Choice) -> None:
@@ -79,7 +79,7 @@ class Opinions(Protocol):
         ...
 
     async def ask(
-        self, trajectory: Trajectory, choice: Choice, called: Called, earned: Earned = NOTHING_EARNED
+        self, trajectory: Trajectory, choice: Choice, called: Called, earned: Earned
     ) -> Attribution:
         """Analyse by a choice on offer; computation does not block the event loop.
 

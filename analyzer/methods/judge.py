@@ -18,8 +18,8 @@ from analyzer.inquiry.method import Inquiry, Prompt, Reply, ResponseSchema
 from analyzer.inquiry.render import Rendering, render
 from analyzer.inquiry.verdict import FailureMode
 from analyzer.methods.briefing import INTEGER, NUMBER, STRING, ask, list_of, object_of
-from analyzer.methods.replies.free_text import LONGEST, objects
-from analyzer.methods.replies.settle_answer import (
+from analyzer.methods.free_text import LONGEST, objects
+from analyzer.methods.settle_answer import (
     Checked,
     ask_until_read,
     check_quotes,

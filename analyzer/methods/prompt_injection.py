@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import re2
 
-from analyzer.methods.replies.settle_answer import join_sentences, rank, step_at
+from analyzer.methods.settle_answer import join_sentences, rank, step_at
 from analyzer.methods.without_model import judge_by_signals
 from semconv.model import Blame, Step, Trajectory
 

@@ -9,22 +9,25 @@ from typing import Final, TypeAlias
 
 from analyzer.inquiry.errors import UnknownMethod
 from analyzer.inquiry.method import AttributionMethod
-from analyzer.lab.baselines import ConstantAgent, ConstantStep, FirstAgentStep, RandomStep
 from analyzer.lab.published import (
     PUBLISHED,
     AllAtOnce,
     AsPublished,
     BinarySearch,
+    ConstantAgent,
+    ConstantStep,
     Fidelity,
+    FirstAgentStep,
     Hybrid,
+    RandomStep,
     StepByStep,
 )
 from analyzer.methods.bisect import Bisect
 from analyzer.methods.history import History
-from analyzer.methods.investigation.investigate import Investigate
+from analyzer.methods.investigate import Investigate
 from analyzer.methods.judge import Judge
+from analyzer.methods.pooling import Sampled
 from analyzer.methods.verify import Verify
-from analyzer.methods.votes import Sampled
 from analyzer.methods.without_model import LearnedRanking, Signals
 
 AUTO: Final = "auto"
@@ -38,61 +41,43 @@ class Registered:
     build: Callable[[int, str], AttributionMethod]
     """Builds the method, given the bytes of a run's text that fit into a prompt, and the marker."""
     needs_model: bool
-    summary: str
-    """One line for ``--help``."""
 
 
 Build: TypeAlias = Callable[..., AttributionMethod]
 
 
-def _asking(method: Build, summary: str) -> Registered:
-    return Registered(
-        build=lambda limit, marker: method(max_bytes=limit, marker=marker), needs_model=True, summary=summary
-    )
+def _asking(method: Build) -> Registered:
+    return Registered(build=lambda limit, marker: method(max_bytes=limit, marker=marker), needs_model=True)
 
 
-def _plain(method: Build, summary: str) -> Registered:
+def _plain(method: Build) -> Registered:
     """Return the entry of a method that renders runs without structure, and so needs no marker."""
-    return Registered(build=lambda limit, _marker: method(max_bytes=limit), needs_model=True, summary=summary)
+    return Registered(build=lambda limit, _marker: method(max_bytes=limit), needs_model=True)
 
 
-def _silent(method: Build, summary: str) -> Registered:
-    return Registered(build=lambda _bytes, _marker: method(), needs_model=False, summary=summary)
+def _silent(method: Build) -> Registered:
+    return Registered(build=lambda _bytes, _marker: method(), needs_model=False)
 
 
 MOST_VOTES: Final = 20
 _COUNTS: Final = frozenset(str(count) for count in range(1, MOST_VOTES + 1))
 
 METHODS: Final[Mapping[str, Registered]] = {
-    "signals": _silent(Signals, "evidence per step, no model, microseconds"),
-    "ranker": _silent(  # an ``Attributor`` with a trained ranker passes it on
-        LearnedRanking, "learned from labelled runs of your own system (BLAMESPAN_RANKER), milliseconds"
-    ),
-    "history": _silent(  # an ``Attributor`` that knows other runs passes them on
-        History, "what other runs of the same workflow did differently, milliseconds"
-    ),
-    "judge": _asking(Judge, "one call over the indexed run, with evidence and ranking"),
-    "investigate": _asking(
-        Investigate, "a reader with an influence graph and reading tools, up to 8 calls and 60k tokens"
-    ),
-    "verify": _asking(
-        Verify, "judge and three criteria in up to two rounds, 4 to 8 calls (arXiv:2509.06822)"
-    ),
-    "bisect": _asking(Bisect, "noisy binary search over the steps, about 15 to 30 calls (arXiv:0910.4397)"),
-    "all-at-once": _plain(
-        AllAtOnce, "reference method: the whole log, one free-text answer (arXiv:2505.00212)"
-    ),
-    "step-by-step": _plain(StepByStep, "reference method: asks of each step in turn (arXiv:2505.00212)"),
-    "binary-search": _plain(
-        BinarySearch, "reference method: asks in which half, until one step is left (arXiv:2505.00212)"
-    ),
-    "hybrid": _plain(Hybrid, "reference method: all-at-once for the agent, step-by-step for its step"),
-    "random": _silent(RandomStep, "baseline: a step at random"),
-    "first-agent-step": _silent(FirstAgentStep, "baseline: the first step of an agent after step 0"),
-    "constant": _silent(ConstantStep, "baseline: always step 1"),
-    "constant-agent": _silent(
-        ConstantAgent, "baseline: the first step of the agent most often to blame in the other folds"
-    ),
+    "signals": _silent(Signals),
+    "ranker": _silent(LearnedRanking),  # an ``Attributor`` with a trained ranker passes it on
+    "history": _silent(History),  # an ``Attributor`` that knows other runs passes them on
+    "judge": _asking(Judge),
+    "investigate": _asking(Investigate),
+    "verify": _asking(Verify),
+    "bisect": _asking(Bisect),
+    "all-at-once": _plain(AllAtOnce),
+    "step-by-step": _plain(StepByStep),
+    "binary-search": _plain(BinarySearch),
+    "hybrid": _plain(Hybrid),
+    "random": _silent(RandomStep),
+    "first-agent-step": _silent(FirstAgentStep),
+    "constant": _silent(ConstantStep),
+    "constant-agent": _silent(ConstantAgent),
 }
 
 

@@ -16,10 +16,10 @@ from analyzer.inquiry.render import Rendering, render
 from analyzer.inquiry.verdict import FailureMode
 from analyzer.lineage.clue import weigh
 from analyzer.methods.briefing import ask
-from analyzer.methods.pooled_model import WEIGHT
+from analyzer.methods.free_text import read_yes_or_no
+from analyzer.methods.pooling import WEIGHT
 from analyzer.methods.prompt_injection import speaking_steps
 from analyzer.methods.reasons import in_fix, subject_of
-from analyzer.methods.replies.yes_or_no import read_yes_or_no
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import Clue, ClueKind, clues
 from semconv.model import (

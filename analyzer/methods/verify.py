@@ -25,9 +25,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from analyzer.inquiry.method import Inquiry, Prompt, Reply, ResponseSchema
 from analyzer.inquiry.render import Rendering, render
 from analyzer.methods.briefing import INTEGER, NUMBER, STRING, ask, list_of, object_of
+from analyzer.methods.free_text import LONGEST, objects
 from analyzer.methods.judge import Objects, claim, judge_prompt, put, supported_in_its_step
-from analyzer.methods.replies.free_text import LONGEST, objects
-from analyzer.methods.replies.settle_answer import (
+from analyzer.methods.settle_answer import (
     ask_until_read,
     check_quotes,
     nothing_to_judge,

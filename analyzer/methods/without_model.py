@@ -16,8 +16,8 @@ from typing import Final
 
 from analyzer.inquiry.method import Inquiry, answered
 from analyzer.inquiry.posterior import COVERAGE, LogShares, ranked, steps_within
-from analyzer.methods.learned.features import VERSION, tabulate
-from analyzer.methods.learned.ranker import Ranker
+from analyzer.methods.ranker import Ranker
+from analyzer.methods.ranker_features import VERSION, tabulate
 from analyzer.methods.reasons import blame_first, with_product
 from analyzer.signals.registry import findings
 from analyzer.signals.run_view import Finding, Reading, read

@@ -224,18 +224,15 @@ def _nothing() -> None:
 
 
 @asynccontextmanager
-async def recording(
-    environ: Mapping[str, str], clock_ns: Callable[[], int] = time.time_ns, *, by_proxy: bool = True
-) -> AsyncIterator[RecordingGateway]:
+async def recording(environ: Mapping[str, str], *, by_proxy: bool = True) -> AsyncIterator[RecordingGateway]:
     """Run a recording gateway on a free port of loopback until the block ends.
 
     Args:
         environ: the program's environment, which may name providers.
-        clock_ns: returns the time in nanoseconds since the epoch.
         by_proxy: whether calls take the proxy that our own environment names; False if all stay here.
     """
     upstream = Upstream(_SILENCE_S, by_proxy=by_proxy)
-    gateway = RecordingGateway(upstream, upstreams(environ), clock_ns)
+    gateway = RecordingGateway(upstream, upstreams(environ), time.time_ns)
     app = web.Application(client_max_size=_MOST_REQUEST)
     app.router.add_route("*", r"/{origin:0|[1-9]\d?}/{tail:.*}", gateway.answer)
     app.router.add_route("*", r"/{origin:0|[1-9]\d?}", gateway.answer)

@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from aiohttp import web
@@ -94,8 +94,6 @@ class Running:
     grpc: Address
     http: Address
     web: Address
-    instance_id: str
-    recent: Callable[[int], Awaitable[Sequence[StoredVerdict]]]
     find: Callable[[str], Awaitable[Sequence[StoredVerdict]]]
     failure: asyncio.Future[None]
     """Raises the failure of a part of the service when awaited."""
@@ -352,8 +350,6 @@ class _Service:
             grpc=listeners.grpc,
             http=listeners.http,
             web=listeners.web,
-            instance_id=base.instance_id,
-            recent=lambda limit: thread.run(store.recent, limit),
             find=lambda run_id: thread.run(store.find, run_id),
             failure=self._lifetime.failure,
             undelivered=undelivered,
@@ -405,10 +401,10 @@ class Doors:
     """What the receivers share."""
 
     trimmer: Trimmer
-    refusals: Counter[Cause] = field(default_factory=Counter)
+    refusals: Counter[Cause]
     """Counts refused requests."""
-    tls: TlsFiles | None = None
-    beside: Mapping[str, Beside] = field(default_factory=dict)
+    tls: TlsFiles | None
+    beside: Mapping[str, Beside]
     """Answers further paths of the port of OTLP/HTTP."""
 
 

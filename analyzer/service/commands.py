@@ -21,15 +21,13 @@ from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
 from analyzer.issues.labels.commands import Command, CommandKind, Commands
 from analyzer.issues.labels.correcting import Outcome, SecondOpinions, Wanted
 from analyzer.issues.labels.kept_trace import kept_trace
-from analyzer.issues.labels.label_store import LabelStore
-from analyzer.issues.labels.opinion_store import Opinion, OpinionStore, of_request
+from analyzer.issues.labels.label_store import LabelStore, Opinion, OpinionStore, of_request
 from collector_processor.core.disk import StoreError
 from collector_processor.core.records import EXPERIMENT
 from collector_processor.core.scores import Lane
 from collector_processor.otlp import Tenant
 from collector_processor.sinks.deleting import delete_run_and_scores, delete_tenant_and_scores
-from collector_processor.store.database.connection import Flush, StoreConnection
-from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.database.connection import Flush, StoreConnection, StoreThread
 from semconv.dialects import USUAL, Reader
 from semconv.model import Attribution, Trajectory
 
@@ -163,7 +161,7 @@ class CommandGiver:
     db: StoreConnection
     thread: StoreThread
     """Makes the calls on the connection."""
-    poke: Callable[[], Awaitable[None]] = nothing
+    poke: Callable[[], Awaitable[None]]
     """Has waiting commands carried out now; returns when that is done, or cannot be."""
     now_ns: Callable[[], int] = time.time_ns
     answer_s: float = ANSWER_S

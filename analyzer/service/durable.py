@@ -19,9 +19,13 @@ from collector_processor.journal import Journal, RelaxedDisk, clear_journal, ope
 from collector_processor.journal.chunks import JournalLimits
 from collector_processor.otlp import CollectorError
 from collector_processor.settings import Settings
-from collector_processor.store.database.connection import Database, StoreConnection, open_database
-from collector_processor.store.database.thread import StoreThread
-from collector_processor.store.kept_spans_table import KeepLimits
+from collector_processor.store.database.connection import (
+    Database,
+    StoreConnection,
+    StoreThread,
+    open_database,
+)
+from collector_processor.store.small_tables import KeepLimits
 from collector_processor.store.verdicts import RunStore
 
 logger = logging.getLogger(__name__)

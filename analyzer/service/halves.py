@@ -96,7 +96,7 @@ class AnalyzerMetrics(Collector):
     counts verdicts and the cost of runs, over all analyzers.
     """
 
-    budget: HourlyBudget | None = None
+    budget: HourlyBudget | None
     under_way: Callable[[], int] = lambda: 0
     """Returns the number of analyses in progress."""
     waiting: Callable[[], Waiting] = lambda: NO_JOBS
@@ -134,10 +134,10 @@ class AnalyzerMetrics(Collector):
 class AnalyzerRules:
     """Access rules."""
 
-    token: str | None = field(default=None, repr=False)
-    metrics_token: str | None = field(default=None, repr=False)
-    allowed_hosts: tuple[str, ...] = ()
-    tls: TlsFiles | None = None
+    token: str | None = field(repr=False)
+    metrics_token: str | None = field(repr=False)
+    allowed_hosts: tuple[str, ...]
+    tls: TlsFiles | None
 
 
 class AnalyzerServer:

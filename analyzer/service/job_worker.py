@@ -24,7 +24,7 @@ from analyzer.inquiry.errors import UnreadableInput
 from analyzer.methods.choice import Called, Choice, NotOffered
 from collector_processor.core.analysis import Earned
 from collector_processor.core.disk import StoreError
-from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.database.connection import StoreThread
 from collector_processor.store.jobs import BEAT_S, LEASE_S, NO_JOBS, Job, JobRows
 from semconv.model import Attribution, Trajectory
 

@@ -34,9 +34,8 @@ from analyzer.issues.labels.run_label import Label, Statement
 from analyzer.issues.receivers import counting_rules
 from analyzer.methods.choice import Called, Choice, Offer, Opinions
 from analyzer.service.commands import CommandGiver, nothing
-from analyzer.service.garbage import collecting_rarely
 from analyzer.service.halves import asking, opinions_of, share_spending
-from analyzer.service.lifetime import Lifetime
+from analyzer.service.lifetime import Lifetime, collecting_rarely
 from analyzer.service.pages_process import Service, connected
 from analyzer.service.replicas import Announcer, SharedStore, open_shared_store
 from analyzer.service.start_lanes import open_track_records

@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Any, Final, TypeAlias
 
@@ -101,8 +101,6 @@ class PagesProcess:
     sockets: Sequence[socket.socket]
     """Sockets that listen; the caller closes them."""
     answer: Answering
-    command: Sequence[str] = field(default_factory=lambda: command_of(MODULE))
-    first_pause_s: float = FIRST_PAUSE_S
     restarts: int = 0
     """Processes that ended by themselves, or hung."""
     pid: int | None = None
@@ -113,7 +111,7 @@ class PagesProcess:
 
     async def run(self) -> None:
         """Keep a process running; whatever ends it, it never ends the service."""
-        pause_s = self.first_pause_s
+        pause_s = FIRST_PAUSE_S
         while True:
             began_s = time.monotonic()
             try:
@@ -121,7 +119,7 @@ class PagesProcess:
             except OSError as error:
                 status = error.strerror
             if time.monotonic() - began_s > _LONG_LIFE_S:
-                pause_s = self.first_pause_s
+                pause_s = FIRST_PAUSE_S
             self.restarts += 1
             logger.error("the pages' process ended", extra={"status": status, "started_again_in_s": pause_s})
             await asyncio.sleep(pause_s)
@@ -160,7 +158,7 @@ class PagesProcess:
     def _started(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
         files = (theirs.fileno(), *(one.fileno() for one in self.sockets))
         return subprocess.Popen(  # noqa: S603 - our own program
-            [*self.command, *map(str, files)],
+            [*command_of(MODULE), *map(str, files)],
             stdin=subprocess.DEVNULL,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
             pass_fds=files,

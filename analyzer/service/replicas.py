@@ -19,8 +19,12 @@ from typing import Any, Final
 from analyzer.analyses.job_client import InDb
 from collector_processor.core.disk import StoreError
 from collector_processor.settings import Settings
-from collector_processor.store.database.connection import Database, StoreConnection, open_database
-from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.database.connection import (
+    Database,
+    StoreConnection,
+    StoreThread,
+    open_database,
+)
 from collector_processor.store.jobs import BEAT_S, ReplicaRows
 
 logger = logging.getLogger(__name__)

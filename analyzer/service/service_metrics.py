@@ -73,22 +73,22 @@ class ServiceMetrics(Collector):
     verdicts: VerdictCounters
     settle_s: float
     """Time for which a new series is shown at zero (``telemetry/verdict_counters.py`` says why)."""
-    budget: HourlyBudget | None = None
+    budget: HourlyBudget | None
     renewals: Renewals = field(default_factory=Renewals)
-    issues: Callable[[], IssueCounts] = IssueCounts
+    issues: Callable[[], IssueCounts]
     """Current issues and alarms; must not block."""
-    repetitions: Callable[[], int] = int
+    repetitions: Callable[[], int]
     """Number of failures that repeat a known issue and were not announced; must not block."""
-    notices: Sequence[DeliveryCounters] = ()
-    refusals: Counter[Cause] = field(default_factory=Counter)
+    notices: Sequence[DeliveryCounters]
+    refusals: Counter[Cause]
     """Requests that the receivers refused."""
-    stores: Mapping[str, Condition] = field(default_factory=dict)
-    early: EarlyWarning | None = None
+    stores: Mapping[str, Condition]
+    early: EarlyWarning | None
     """Early warnings; ``None`` if they are off."""
-    kafka: Callable[[], KafkaCounts] = KafkaCounts
+    kafka: Callable[[], KafkaCounts]
     """Counts of the records of Kafka."""
     process: ProcessStats = field(default_factory=ProcessStats)
-    executor: PoolCounters = field(default_factory=PoolCounters)
+    executor: PoolCounters
     """Prepared traces and worker processes."""
     pages_restarts: Callable[[], int] = int
     """Number of processes of the pages that ended by themselves."""

@@ -12,20 +12,19 @@ from typing import Final
 from analyzer.analyses.commit import Committer, Leaving
 from analyzer.analyses.composition import budget_of, carrier_policy, notice_text
 from analyzer.analyses.early import Announce, EarlyWarning
-from analyzer.analyses.examine import Examiner, owns_all
+from analyzer.analyses.examine import Examiner
 from analyzer.analyses.executor import open_executor
 from analyzer.analyses.models.budget import HourlyBudget, StoredSpending
 from analyzer.analyses.pool import Pool
 from analyzer.analyses.prepare import keeping
-from analyzer.analyses.run_comparison import ReadWorths, RunComparison, nothing_labelled
+from analyzer.analyses.run_comparison import ReadWorths, RunComparison
 from analyzer.analyses.scheduler import Pipeline, PipelineLimits
 from analyzer.issues.beside_verdicts import BesideVerdicts, TextsBehind, keeper
 from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_service import IssueCounts, IssueCountsReader, IssueService
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.correcting import Corrections, SecondOpinions
-from analyzer.issues.labels.label_store import LabelStore
-from analyzer.issues.labels.opinion_store import OpinionStore
+from analyzer.issues.labels.label_store import LabelStore, OpinionStore
 from analyzer.issues.labels.track_records import TrackRecords, track_records, worths
 from analyzer.issues.receivers import counting_rules, receivers_of
 from analyzer.methods.registry import AUTO
@@ -34,7 +33,7 @@ from analyzer.service.durable import Files
 from analyzer.service.lifetime import Lifetime
 from analyzer.service.scores_back import ScoresBack
 from analyzer.telemetry.verdict_counters import Move, VerdictCounters
-from collector_processor.core.analysis import Analyst, ReadEarned, nothing_earned
+from collector_processor.core.analysis import Analyst, ReadEarned
 from collector_processor.core.disk import StoreError, patiently
 from collector_processor.core.records import Outgoing, StoredVerdict, VerdictSummary
 from collector_processor.core.scores import Lane
@@ -49,8 +48,7 @@ from collector_processor.otlp import Exporter, Signal, TraceKey
 from collector_processor.rebuild.redaction import Cleaner, make_redactor, read_kinds
 from collector_processor.settings import Settings, WriteBack
 from collector_processor.sinks.client import SinkOutlet
-from collector_processor.store.database.connection import Database
-from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.database.connection import Database, StoreThread
 from collector_processor.store.run_text import RunTextRows
 from collector_processor.store.verdicts import RunStore
 
@@ -71,13 +69,13 @@ class AnalysisParts:
     cleaner: Cleaner
     verdict_counters: VerdictCounters
     issues: Issues
-    earned: ReadEarned = nothing_earned
+    earned: ReadEarned
     """Returns what models have earned with a tenant."""
-    worths: ReadWorths = nothing_labelled
+    worths: ReadWorths
     """Returns what evidence has earned with a tenant."""
-    owns: Callable[[TraceKey], bool] = owns_all
+    owns: Callable[[TraceKey], bool]
     """Whether this process has a trace's spans; with Kafka, they may go to another."""
-    early: EarlyWarning | None = None
+    early: EarlyWarning | None
     """``None`` if early warnings are off."""
 
 

@@ -50,9 +50,9 @@ class JsonFormatter(logging.Formatter):
         return json_text(document)
 
 
-def configure_logging(level: int = logging.INFO, *, about: Mapping[str, Any] | None = None) -> None:
+def configure_logging(*, about: Mapping[str, Any] | None = None) -> None:
     """Log to standard error as JSON lines, each with the fields ``about`` this process."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter(about))
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     logging.getLogger("alembic").setLevel(logging.WARNING)  # it lists its plugins at each start

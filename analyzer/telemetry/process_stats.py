@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -34,18 +34,15 @@ def resident_bytes() -> int | None:
 class ProcessStats:
     """Metrics of this process, read at each scrape; child processes are not included."""
 
-    monotonic: Callable[[], float] = time.monotonic
-    cpu_s: Callable[[], float] = time.process_time
-    memory: Callable[[], int | None] = resident_bytes
     build: tuple[str, str] = field(default_factory=lambda: (version("blamespan"), python_version()))
     """Versions of blamespan and Python; read from files, so not at each scrape."""
     started: float = field(default_factory=time.monotonic)
-    """Start time by ``monotonic``."""
+    """Start time by ``time.monotonic``."""
 
     def collect(self) -> Iterator[Family]:
         """Yield the families of the process and of its build."""
         yield table.BUILD_INFO.family([(self.build, 1)])
-        yield table.UPTIME.single(self.monotonic() - self.started)
-        yield table.CPU.single(self.cpu_s())
-        memory = self.memory()
+        yield table.UPTIME.single(time.monotonic() - self.started)
+        yield table.CPU.single(time.process_time())
+        memory = resident_bytes()
         yield table.MEMORY.family([] if memory is None else [((), memory)])

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from analyzer.issues.labels.opinion_store import Opinion
+from analyzer.issues.labels.label_store import Opinion
 from analyzer.issues.labels.run_label import Label, LabelKind, LabelRefused, Statement, to_json
 from analyzer.issues.recurrence import IssueState
 from analyzer.issues.report import Wanted

@@ -20,7 +20,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from analyzer.history.run_diff import RunDiff
-from analyzer.records.issue_records import Issue, IssueFix
+from analyzer.records.issue_records import Issue, IssueFix, Workflow, WorkflowInFull
 from analyzer.records.json_records import (
     GivenLabel,
     Job,
@@ -32,7 +32,6 @@ from analyzer.records.json_records import (
     RunSteps,
     RunVerdict,
 )
-from analyzer.records.workflow_records import Workflow, WorkflowInFull
 
 _ANSWERS: Final = (
     RunVerdict,

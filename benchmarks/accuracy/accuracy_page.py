@@ -26,10 +26,10 @@ from typing import Any, Final
 
 from analyzer.inquiry.intervals import wilson
 from analyzer.inquiry.posterior import LogShares, log_softmax, ranked
-from analyzer.lab.baselines import draw
 from analyzer.lab.evaluation.dataset import read_dataset
 from analyzer.lab.evaluation.scores import Score, score
 from analyzer.lab.evaluation.validation import Labelled, across_systems, prepare
+from analyzer.lab.published import draw
 from analyzer.signals.registry import SIGNALS, findings
 from analyzer.signals.run_view import Reading, Signal, read
 from analyzer.signals.scoring import posterior

@@ -28,7 +28,7 @@ from analyzer.inquiry.visible import visible_run
 from analyzer.lab.evaluation.dataset import read_dataset
 from analyzer.lab.evaluation.significance import difference_interval
 from analyzer.lab.published import AllAtOnce, BinarySearch, StepByStep
-from analyzer.methods.pooled_model import UNPROVED, Trust, pool_with_model, trust_of
+from analyzer.methods.pooling import UNPROVED, Trust, pool_with_model, trust_of
 from analyzer.methods.without_model import Belief, signals_belief
 from benchmarks.accuracy.trivial import best_agent, best_step
 from collector_processor.core.analysis import TrackRecord

@@ -32,7 +32,7 @@ from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.receivers.intake import Intake, IntakeRules
 from collector_processor.settings import Settings
-from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.database.connection import StoreThread
 from collector_processor.store.verdicts import RunStore
 from semconv.model import Span, TraceId
 
@@ -162,7 +162,7 @@ class Process:
 
     def verdicts(self) -> list[StoredVerdict]:
         """Return the current final verdicts."""
-        return [one for one in self._store.recent(_MOST_VERDICTS) if not one.is_provisional]
+        return [one for one in self._store.starting_with("", None, _MOST_VERDICTS) if not one.is_provisional]
 
     def carriers(self) -> tuple[Span, ...]:
         """Return the carrier spans to send, in order."""

@@ -35,7 +35,7 @@ from typing import Any, Final
 import uvloop
 
 from analyzer.service.all_in_one import running_service
-from analyzer.service.garbage import collecting_rarely
+from analyzer.service.lifetime import collecting_rarely
 from benchmarks.hostile.attack_requests import (
     AGENT,
     OTHER_RUN,

@@ -204,14 +204,6 @@ class Assembler:
             return float("-inf")
         return self._timers[0][0] if self._timers else None
 
-    def drain(self) -> list[Released]:
-        """Remove and return all open traces."""
-        for key in tuple(self._open):
-            if key in self._open:
-                self._release(key, Completion.DRAINED)
-        ready, self._ready = self._ready, []
-        return ready
-
     def _begin(self, key: TraceKey, now: float, analyses: int) -> OpenTrace:
         trace = self._closed.take(key)
         if trace is None:

@@ -86,7 +86,7 @@ async def nothing_earned(_tenant: Tenant) -> Earned:
 class Analyst(Protocol):
     """Decides whether a run failed and which agent is to blame. Never raises because a model failed."""
 
-    async def analyse(self, trajectory: Trajectory, earned: Earned = NOTHING_EARNED) -> Analysis:
+    async def analyse(self, trajectory: Trajectory, earned: Earned) -> Analysis:
         """Triage and attribute a run with all configured methods; ``earned`` with the run's tenant."""
         ...
 
@@ -105,7 +105,7 @@ class KeptRun:
     """Its steps as JSON; ``None`` if they are too large."""
     noted: str
     """Its data for counting issues."""
-    text: str = ""
+    text: str
     """The text that searches look through."""
     spans: bytes | None = None
     """Its spans and logs, packed by ``kept_spans.py``; ``None`` if they are not kept."""

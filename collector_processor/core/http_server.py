@@ -128,7 +128,7 @@ class HttpServer:
         self,
         app: web.Application,
         listen: Address,
-        tls: TlsFiles | None = None,
+        tls: TlsFiles | None,
         *,
         grace_s: float = _GRACE_S,
     ) -> None:

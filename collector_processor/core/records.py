@@ -118,12 +118,6 @@ class StoredVerdict:
         return decision == ProofDecision.PROVED or (is_refuted_again and span_id is not None)
 
     @property
-    def certainty(self) -> float:
-        """The probability that thresholds compare (``Blame.certainty``); 1 if the document has none."""
-        stated = stated_certainty(self.fields)
-        return 1.0 if stated is None else stated
-
-    @property
     def fields(self) -> Mapping[str, Any]:
         """The parsed document; empty if it is not a JSON object."""
         return fields_of(self.document)
@@ -142,14 +136,11 @@ def fields_of(document: str) -> Mapping[str, Any]:
 class VerdictSummary:
     """The parts of a verdict that metrics count, without the run."""
 
-    acting: tuple[str, ...]
-    """Agents of the run, each once."""
     ended_ns: int
     """End of its last span, Unix ns; 0 without spans."""
     decided_ns: int
     blamed: str | None = None
     """The blamed agent, if any; empty for a suspected failure."""
-    mode: str = ""
     confidence: float = 0.0
     effort: Effort = field(default_factory=Effort)
     model: str | None = None
@@ -249,7 +240,7 @@ class HistoryRow:
     version: str
     release: str
     elements: bytes
-    invariants: bytes = b""
+    invariants: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,7 +261,6 @@ class WorkflowRow:
     service: str
     workflow: str
     runs: int
-    last_ns: int
 
 
 class Carriers(StrEnum):

@@ -59,9 +59,9 @@ class HttpAnswer:
     """An HTTP response."""
 
     status: int
-    content_type: str = ""
-    retry_after: str = ""
-    body: bytes = b""
+    content_type: str
+    retry_after: str
+    body: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class GrpcFailure:
     """A gRPC status other than OK."""
 
     code: int
-    details: str = ""
+    details: str
     trailers: Mapping[str, bytes]
     """The binary trailing metadata."""
 

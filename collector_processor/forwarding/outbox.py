@@ -53,10 +53,6 @@ class _Entries:
         return (_Entries(self.entries[:half]), _Entries(self.entries[half:])) if half else None
 
 
-def _ignore(entry: Outgoing) -> None:
-    """Do nothing; the default for ``delivered``."""
-
-
 class OutboxDelivery:
     """Sends the outbox entries of one signal or sink until cancelled."""
 
@@ -67,9 +63,9 @@ class OutboxDelivery:
         read: Read,
         forget: Forget,
         sender: Sender | None,
-        look_s: float | None = None,
+        look_s: float | None,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        delivered: Callable[[Outgoing], None] = _ignore,
+        delivered: Callable[[Outgoing], None],
     ) -> None:
         """Create the loop of one signal or sink.
 

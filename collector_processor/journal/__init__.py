@@ -1,10 +1,10 @@
 """Durable buffer between acknowledging and forwarding: an append-only log in segments, with group commit.
 
-``journal`` is the entry point, opened here. ``dispatch`` is between the event loop and the thread of
-``writer``, which commits; ``keeper`` reads, thins and deletes on a thread of its own. ``recovery`` reads what
-an earlier process left. ``accounts`` counts the bytes of each queue and trace, ``segment_accounts`` knows
-where each row is; ``reclaiming`` decides when segments are thinned or deleted. ``directory`` manages the
-files, and ``log_format`` defines their records.
+``journal`` is the entry point, opened here, and decides when segments are thinned or deleted. ``dispatch`` is
+between the event loop and the thread of ``writer``, which commits; ``keeper`` reads, thins and deletes on a
+thread of its own. ``recovery`` reads what an earlier process left. ``accounts`` counts the bytes of each
+queue and trace, ``segment_accounts`` knows where each row is. ``directory`` manages the files, and
+``log_format`` defines their records.
 """
 
 from __future__ import annotations

@@ -94,12 +94,12 @@ class Chunk:
 class Backlog:
     """Rows read back for forwarding, and rows that could not be read."""
 
-    chunks: tuple[Chunk, ...] = ()
-    lost: tuple[Chunk, ...] = ()
+    chunks: tuple[Chunk, ...]
+    lost: tuple[Chunk, ...]
     """Rows whose bytes are damaged; their ``body`` is empty."""
-    upto_seq: int = 0
+    upto_seq: int
     """The highest seq that was examined."""
-    is_more: bool = False
+    is_more: bool
     """Whether there may be further rows."""
 
 
@@ -143,7 +143,6 @@ class IndexEntry:
         """The arrival as it was reported to the slow lane when the row was stored."""
         return TraceArrival(
             seq=self.seq,
-            signal=self.signal,
             key=TraceKey(self.tenant, self.note.trace_id),
             received_ns=self.received_ns,
             byte_count=self.note.byte_count,

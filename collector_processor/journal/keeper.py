@@ -4,6 +4,9 @@
 never wait for the writer's disk flush. ``Reads`` runs it from the event loop, one task after another in the
 order in which they were requested: a row's place stays valid for a task that was requested before its segment
 was thinned or deleted.
+
+``OpenFiles`` is a least-recently-used cache, which bounds file descriptors: a heavy load fills a segment
+every few seconds, and each stays for up to a day while it holds spans of a run that may be analysed again.
 """
 
 from __future__ import annotations
@@ -12,9 +15,10 @@ import asyncio
 import logging
 import os
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, NamedTuple, TypeVar
+from pathlib import Path
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from collector_processor.core.disk import is_refusal
 from collector_processor.journal.chunks import ROW_OVERHEAD_BYTES, CorruptBodyError, segment_of
@@ -32,11 +36,53 @@ from collector_processor.journal.log_format import (
     unpack_body,
     unpack_row,
 )
-from collector_processor.journal.open_files import OpenFiles
 from collector_processor.journal.segment_accounts import Keep, Place
 from collector_processor.otlp import CollectorError, Signal
 from collector_processor.wire.split import TraceIndex, extract
 from semconv.model import TraceId
+
+MAX_OPEN: Final = 8
+"""Files open at once; about four are in use at a time: new rows, backlog, analysis, eviction."""
+K = TypeVar("K", bound=Hashable)
+
+
+class OpenFiles(Generic[K]):
+    """File descriptors by key."""
+
+    def __init__(self, path: Callable[[K], Path], flags: int) -> None:
+        """Create an empty cache.
+
+        Args:
+            path: returns the path of a key.
+            flags: how files are opened.
+        """
+        self._path: Final = path
+        self._flags: Final = flags | os.O_CLOEXEC
+        self._files: Final[OrderedDict[K, int]] = OrderedDict()
+
+    def get(self, key: K) -> int:
+        """Return a descriptor, opening the file if needed.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        file = self._files.pop(key, None)
+        self._files[key] = os.open(self._path(key), self._flags, 0o600) if file is None else file
+        while len(self._files) > MAX_OPEN:
+            os.close(self._files.popitem(last=False)[1])
+        return self._files[key]
+
+    def forget(self, key: K) -> None:
+        """Close a file, if it is open."""
+        file = self._files.pop(key, None)
+        if file is not None:
+            os.close(file)
+
+    def close(self) -> None:
+        """Close all files."""
+        while self._files:
+            os.close(self._files.popitem()[1])
+
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

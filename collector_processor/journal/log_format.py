@@ -194,9 +194,9 @@ def decode_head(content: bytes, salt: int) -> Head | None:
     return Head(kind, signal, meta, body, meta_crc, body_crc, items, seq, (totals[0], totals[1], totals[2]))
 
 
-def scan(file: BinaryIO, at: int, end: int, salt: int) -> Iterator[tuple[int, Head]]:
-    """Yield the offset and head of each intact record between two offsets, in order."""
-    found: int | None = at
+def scan(file: BinaryIO, end: int, salt: int) -> Iterator[tuple[int, Head]]:
+    """Yield the offset and head of each intact record of a file before ``end``, in order."""
+    found: int | None = FILE_BYTES
     while found is not None:
         file.seek(found)
         head = decode_head(file.read(HEAD_BYTES), salt)

@@ -162,7 +162,7 @@ def _read_marks(path: Path, salt: int) -> _Marks:
         return marks
     with path.open("rb", buffering=_BUFFER) as file:
         end = file.seek(0, SEEK_END)
-        for at, head in scan(file, FILE_BYTES, end, salt):
+        for at, head in scan(file, end, salt):
             file.seek(at + HEAD_BYTES + head.meta_bytes)
             body = file.read(head.body_bytes)
             try:
@@ -199,7 +199,7 @@ def _read_rows(log: BinaryIO, salt: int, marks: _Marks, found: RecoveredSegment)
     present = [0] * len(SIGNALS)
     behind, end = FILE_BYTES, log.seek(0, SEEK_END)
     is_damaged = False
-    for at, head in scan(log, FILE_BYTES, end, salt):
+    for at, head in scan(log, end, salt):
         is_damaged |= at != behind
         behind = at + head.size
         log.seek(at + HEAD_BYTES)

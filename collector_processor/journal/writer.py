@@ -41,6 +41,7 @@ from collector_processor.journal.dispatch import (
     Stop,
     Stored,
 )
+from collector_processor.journal.keeper import OpenFiles
 from collector_processor.journal.log_format import (
     FILE_BYTES,
     HEAD_BYTES,
@@ -53,7 +54,6 @@ from collector_processor.journal.log_format import (
     encode_row,
     pack_body,
 )
-from collector_processor.journal.open_files import OpenFiles
 from collector_processor.otlp import RefusedError
 
 logger = logging.getLogger(__name__)

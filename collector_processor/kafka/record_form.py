@@ -46,7 +46,7 @@ class Record:
     place: Place
     offset: int
     headers: Headers = ()
-    value: bytes = b""
+    value: bytes
     fault: str = ""
     """Why its headers cannot be read; empty if they can."""
 

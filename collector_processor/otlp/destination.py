@@ -120,7 +120,7 @@ class Forwarding:
     protocol: Protocol | None = None
     headers: str | None = field(default=None, repr=False)
     max_bytes: int | None = None
-    listeners: tuple[Address, ...] = ()
+    listeners: tuple[Address, ...]
     """Our own receivers, which are never a destination."""
 
 

@@ -48,7 +48,7 @@ class TlsFiles:
     certificate: Path
     """Certificate chain, leaf first."""
     key: Path
-    client_ca: Path | None = None
+    client_ca: Path | None
     """Authorities that must have signed clients' certificates; ``None`` if clients need none."""
     renewals: Renewals = field(default_factory=Renewals, compare=False, repr=False)
     """Shared by all servers with these files; each counts its own renewals in it."""
@@ -89,7 +89,7 @@ class Renewed(Generic[T]):
         self,
         paths: tuple[Path, ...],
         make: Callable[[], T],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
         renewals: Renewals | None = None,
     ) -> None:
         """Build the first value.

@@ -93,10 +93,6 @@ def holds_nothing(key: TraceKey) -> bool:
     return False
 
 
-def _ignore_arrival(arrival: TraceArrival) -> None:
-    """Do nothing: no slow lane is attached."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntakeRules:
     """Callbacks and limits of the intake."""
@@ -107,7 +103,7 @@ class IntakeRules:
     """Returns Unix ns."""
     holds: Callable[[TraceKey], bool] = holds_nothing
     """Returns whether spans of an agent trace must wait for a verdict."""
-    feed: Callable[[TraceArrival], None] = _ignore_arrival
+    feed: Callable[[TraceArrival], None]
     """Called with agent traces' spans and log records once they are durable."""
     hints: Hints = USUAL_HINTS
     """Signs of a model call in spans without a marker; with users' mappings, their attributes too."""
@@ -247,7 +243,6 @@ class Intake:
                 feed(
                     TraceArrival(
                         seq=chunk.seq,
-                        signal=entry.signal,
                         key=TraceKey(entry.tenant, note.trace_id),
                         received_ns=entry.received_ns,
                         byte_count=note.byte_count,

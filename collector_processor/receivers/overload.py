@@ -38,7 +38,7 @@ T = TypeVar("T")
 class BufferBudget:
     """Budget in bytes for request bodies in memory; one client may use half of it."""
 
-    def __init__(self, limit: int = DEFAULT_BUFFER_BYTES) -> None:
+    def __init__(self, limit: int) -> None:
         self.limit: Final = limit
         self.share: Final = max(limit // 2, min(limit, _LEAST_SHARE_BYTES))
         self.used = 0
@@ -104,7 +104,7 @@ class ReadLimits:
     """Messages read for less than ``quick_s``."""
     quick_s: float = 0.25
     """Seconds after which a message counts as slow."""
-    slow: int = 12
+    slow: int
     slow_s: float = 30.0
     """Seconds for which a slow message may be read."""
     waiting: int = 4096
@@ -234,7 +234,7 @@ class Trimmer:
     switch trimming off for the others.
     """
 
-    def __init__(self, heap: Heap | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, heap: Heap | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._heap: Final = heap or glibc()
         self._clock: Final = clock
         self._next = clock()

@@ -50,10 +50,10 @@ class KafkaAccess:
     topics: dict[Signal, str]
     max_record_bytes: int
     """Largest record; not above the brokers' ``message.max.bytes``."""
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str]
     """Settings of encryption and authentication, by librdkafka's names."""
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
+    username: str | None
+    password: str | None = field(repr=False)
 
     @property
     def common(self) -> dict[str, Any]:

@@ -69,8 +69,6 @@ class Replica:
     id: str
     kind: str
     version: str
-    age_s: float
-    """Seconds since it last announced itself."""
     ahead_s: float
     """Seconds by which its clock was ahead of the database's; negative if it was behind."""
     facts: Mapping[str, Any]
@@ -187,7 +185,7 @@ class ReplicaRows:
     def seen(self, within_s: float) -> list[Replica]:
         """Return the replicas that announced themselves within these seconds, the latest first."""
         rows = self._db.execute(
-            f"SELECT id, kind, version, {self._now} - seen_ns, clock_ns - seen_ns, facts FROM replica"  # noqa: S608
+            f"SELECT id, kind, version, clock_ns - seen_ns, facts FROM replica"  # noqa: S608
             f" WHERE seen_ns > {self._now} - ? ORDER BY seen_ns DESC, id",
             (int(within_s * _NS),),
         )
@@ -196,9 +194,8 @@ class ReplicaRows:
                 id=row[0],
                 kind=row[1],
                 version=row[2],
-                age_s=max(0, row[3]) / _NS,
-                ahead_s=row[4] / _NS,
-                facts=json.loads(row[5]),
+                ahead_s=row[3] / _NS,
+                facts=json.loads(row[4]),
             )
             for row in rows
         ]

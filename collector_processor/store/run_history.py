@@ -49,9 +49,9 @@ _TOLD: Final = (
 MOST_SEARCHED: Final = 2_000
 """Newest runs of a workflow among which those with a known outcome are looked for."""
 _WORKFLOWS: Final = (
-    "SELECT tenant, service, workflow, count(*), max(decided_ns) FROM run_totals"
+    "SELECT tenant, service, workflow, count(*) FROM run_totals"
     " WHERE decided_ns >= ? AND workflow IS NOT NULL{conditions} GROUP BY tenant, service, workflow"
-    " ORDER BY 5 DESC LIMIT ?"
+    " ORDER BY max(decided_ns) DESC LIMIT ?"
 )
 
 
@@ -99,8 +99,7 @@ class RunHistoryRows:
         conditions = "".join(f" AND {name} = ?" for name in of)
         rows = self._db.execute(_WORKFLOWS.format(conditions=conditions), (since_ns, *of.values(), limit))
         return [
-            WorkflowRow(tenant=Tenant(row[0]), service=row[1], workflow=row[2], runs=row[3], last_ns=row[4])
-            for row in rows
+            WorkflowRow(tenant=Tenant(row[0]), service=row[1], workflow=row[2], runs=row[3]) for row in rows
         ]
 
     def has_all(self, tenant: Tenant, run_ids: Sequence[str]) -> bool:

@@ -35,9 +35,14 @@ from collector_processor.store.database.connection import (
     insert,
     upsert,
 )
-from collector_processor.store.kept_spans_table import KeepLimits, KeptSpansRows
 from collector_processor.store.run_history import RunHistoryRows, RunTotalsRows
-from collector_processor.store.small_tables import AbsentRows, SpendingRows, TrialRows
+from collector_processor.store.small_tables import (
+    AbsentRows,
+    KeepLimits,
+    KeptSpansRows,
+    SpendingRows,
+    TrialRows,
+)
 from semconv.model import TraceId
 
 __all__ = ["IS_CURRENT", "MAX_JOINED", "RunStore"]
@@ -278,10 +283,6 @@ class RunStore:
         """Return the number of the last label applied to the verdicts; 0 if there was none."""
         row = self._db.execute("SELECT label FROM heeded").fetchone()
         return row[0] if row else 0
-
-    def recent(self, limit: int) -> list[StoredVerdict]:
-        """Return the newest verdicts, one for each run, newest first."""
-        return self._select(f"WHERE {IS_CURRENT} ORDER BY decided_ns DESC LIMIT ?", (limit,))
 
     def recent_of(self, tenant: Tenant, since_ns: int, limit: int) -> list[StoredVerdict]:
         """Return a tenant's current verdicts on ended runs decided since a Unix ns, newest first."""

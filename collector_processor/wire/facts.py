@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import re2
 
-from collector_processor.otlp import MalformedRequestError, Signal, TraceKey
+from collector_processor.otlp import MalformedRequestError, TraceKey
 from collector_processor.wire.protobuf import (
     LENGTH_DELIMITED,
     NO_PARENT,
@@ -52,35 +52,17 @@ _LINKS_OF: Final = itemgetter(6)
 
 
 SpanNote: TypeAlias = tuple[int, int, int, int, int, int, tuple[TraceId, ...]]
-"""One ended span of an agent trace; see ``span_note`` for its fields, in this order.
+"""One ended span of an agent trace.
+
+Its fields: its id and its parent's as numbers (0 for the trace's root); the sum of ``TOP_BIT``,
+``AGENT_BIT``, ``MARKED_BIT`` and ``REMOTE_BIT``, as far as they apply; its end in Unix ns by its
+host's clock, 0 if unreadable; a checksum of its Resource, equal for all spans of one process; ``kind_of`` its
+service, scope and name, equal for spans made by the same line of code; other traces that it links to, without
+duplicates.
 
 A plain tuple, because one is created for every span of an agent: it takes a fifth of the time of a
 ``NamedTuple``, and the garbage collector does not track it.
 """
-
-
-def span_note(
-    span_id: int,
-    parent_id: int = 0,
-    bits: int = 0,
-    *,
-    end_ns: int = 0,
-    source: int = 0,
-    kind: int = 0,
-    links: tuple[TraceId, ...] = (),
-) -> SpanNote:
-    """Return the note of an ended span.
-
-    Args:
-        span_id: its id as a number.
-        parent_id: its parent's id; 0 for the trace's root.
-        bits: sum of ``TOP_BIT``, ``AGENT_BIT``, ``MARKED_BIT`` and ``REMOTE_BIT``, as far as they apply.
-        end_ns: its end in Unix ns, by its host's clock; 0 if unreadable.
-        source: checksum of its Resource; equal for all spans of one process.
-        kind: ``kind_of`` its service, scope and name; equal for spans made by the same line of code.
-        links: other traces that it links to, without duplicates.
-    """
-    return span_id, parent_id, bits, end_ns, source, kind, links
 
 
 @record
@@ -93,7 +75,6 @@ class TraceNote:
     byte_count: int
     is_agent: bool = False
     """Whether a span that is not a carrier has an agent marker."""
-    root_ended: bool = False
     carrier_count: int = 0
     """Carriers and other spans of our own; they never open or reopen a trace."""
     spans: tuple[SpanNote, ...] = ()
@@ -111,7 +92,6 @@ class TraceArrival:
 
     seq: int
     """The journal row that holds them."""
-    signal: Signal
     key: TraceKey
     received_ns: int
     byte_count: int

@@ -200,7 +200,6 @@ def _trace_note(body: bytes, trace_id: bytes, indexes: Sequence[int], read: _Rea
     places, known_bits, origins, may_link, may_be_remote, take_steps = read
     notes: list[SpanNote] = []
     size = all_bits = behind = 0
-    root_ended = False
     is_ours = trace_id.startswith(OUR_TRACES)  # spans of our own model calls count as carriers
     for index in indexes:
         start, end, scope, _ = places[index]
@@ -220,13 +219,11 @@ def _trace_note(body: bytes, trace_id: bytes, indexes: Sequence[int], read: _Rea
         links = _links(body, start, end, trace_id, take_steps) if may_link else ()
         notes.append((span_id, parent_id, bits, end_ns, source, crc32(name, names), links))
         all_bits |= bits
-        root_ended = root_ended or not parent_id
     return TraceNote(
         trace_id=TraceId(trace_id.hex()),
         span_count=len(indexes),
         byte_count=size,
         is_agent=bool(all_bits & MARKED_BIT),
-        root_ended=root_ended,
         carrier_count=len(indexes) - len(notes),
         spans=tuple(notes),
     )

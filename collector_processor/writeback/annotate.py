@@ -81,7 +81,7 @@ class Judgement:
     attribution: Attribution
     version: int
     """Version number from 1; the highest is the current one."""
-    supersedes: str | None = None
+    supersedes: str | None
     """The failure id of the previous version."""
     names_step: bool = True
     """False if a person named an agent but no step; the blame's step is then meaningless."""

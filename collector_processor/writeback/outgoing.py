@@ -67,7 +67,7 @@ class WriteBack:
     """Held journal rows, and their replacement bytes."""
     late: tuple[tuple[int, Outgoing], ...] = ()
     """The same rows, and the carriers to send if those bytes cannot be stored."""
-    place: Place | None = None
+    place: Place | None
     """Stored span positions of the run, for later labels."""
 
 
@@ -95,18 +95,15 @@ class Decision:
 
 def summary_of(decision: Decision, back: WriteBack | None = None) -> VerdictSummary:
     """Return the counted parts of a decision; ``back`` tells whether a carrier is sent."""
-    attribution, trajectory = decision.attribution, decision.run.trajectory
-    verdict = attribution.verdict
+    verdict = decision.attribution.verdict
     blame = verdict if isinstance(verdict, Blame) and verdict.status is Status.ATTRIBUTED else None
     return VerdictSummary(
-        acting=tuple(dict.fromkeys((*trajectory.agents, *(step.agent for step in trajectory.steps)))),
         ended_ns=_ended_ns(decision.run),
         decided_ns=decision.now_ns,
         blamed=blame.agent if blame else None,
-        mode=blame.mode if blame else "",
         confidence=blame.confidence if blame else 0.0,
-        effort=attribution.effort,
-        model=attribution.model,
+        effort=decision.attribution.effort,
+        model=decision.attribution.model,
         previous=decision.previous,
         is_carried=back is not None and any(out.ended_ns for out in back.outgoing),
     )

@@ -9,16 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from queue import Queue
-from threading import Thread
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
-from tests.backends.supervise import HOST
+from tests.loopback import serve_http
 
 Json = dict[str, Any]
 _VERSION: Final = "discovery.k8s.io/v1"
@@ -102,14 +101,8 @@ def serve(slices: EndpointSlices, folder: Path) -> Iterator[Path]:
         def log_message(self, *_: object) -> None:
             """Log nothing."""
 
-    server = ThreadingHTTPServer((HOST, 0), Handler)
-    server.daemon_threads = True
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield kubeconfig(folder, f"http://{HOST}:{server.server_address[1]}")
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serve_http(Handler) as address:
+        yield kubeconfig(folder, address)
 
 
 def kubeconfig(folder: Path, address: str) -> Path:

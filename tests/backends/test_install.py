@@ -94,7 +94,7 @@ def test_a_missing_backend_skips_and_where_it_must_be_fails(
         fixtures.insist_on("jaeger", None)
 
 
-def test_the_collectors_modules_are_those_of_its_components() -> None:
+def test_the_collector_has_the_modules_of_its_components() -> None:
     required = (install.COLLECTOR_MODULE / "go.mod").read_text().split("\n")
     wanted = [
         component["gomod"]

@@ -28,7 +28,7 @@ def is_alive(pid: int) -> bool:
     return state.rsplit(")", 1)[1].split()[0] != "Z"
 
 
-def test_a_server_that_ends_early_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_a_server_that_ends_early_is_reported_with_its_last_output(tmp_path: Path) -> None:
     command = ["sh", "-c", "echo the port is taken; exit 3"]
     with (
         pytest.raises(BackendError, match=r"ended with 3(.|\n)*the port is taken"),
@@ -74,6 +74,6 @@ def test_a_killed_test_run_takes_its_servers_along(tmp_path: Path) -> None:
     wait_until(lambda: not is_alive(child), what="the child to go")
 
 
-def test_free_ports_differ_from_each_other_and_from_those_of_all_calls_before() -> None:
+def test_free_ports_differ_from_each_other_and_from_all_earlier_ones() -> None:
     asked = [port for _ in range(300) for port in free_ports(3)]
     assert len(set(asked)) == 900

@@ -11,8 +11,10 @@ from typing import Final
 import pytest
 
 from collector_processor.core.disk import RUNS
+from collector_processor.otlp.tls import TlsFiles
 from collector_processor.store.database.connection import Database, StoreConnection, open_database
 from tests.backends.postgresql import PostgresServer, postgresql
+from tests.contract.doors import make_tls
 
 _NUMBERS: Final = count()
 
@@ -45,3 +47,12 @@ def db(database: Database) -> Iterator[StoreConnection]:
     """The connection of the store's own thread."""
     with closing(database.own()) as opened:
         yield opened
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> TlsFiles:
+    """Files of a server's TLS, made with openssl."""
+    try:
+        return make_tls(tmp_path)
+    except FileNotFoundError:
+        pytest.skip("openssl, which makes the certificate, is not installed")

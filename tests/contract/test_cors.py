@@ -102,7 +102,7 @@ async def test_a_page_that_is_named_may_send(origin: str) -> None:
         assert (status, headers[ALLOWS], headers["Vary"]) == (200, origin, "Origin")
 
 
-async def test_leave_is_no_token() -> None:
+async def test_leave_is_not_accepted_as_a_token() -> None:
     async with serving("*", token="secret") as page:
         status, headers = await page.ask("https://anybody.example")
         assert (status, headers[ALLOWS]) == (204, "*")  # a browser sends no token with its question
@@ -141,7 +141,7 @@ async def test_a_host_that_is_not_ours_gets_no_leave_either() -> None:
         "https://",
     ],
 )
-def test_what_is_no_origin_is_said_at_the_start(value: str) -> None:
+def test_an_invalid_origin_is_reported_at_the_start(value: str) -> None:
     with pytest.raises(SettingsError, match="BLAMESPAN_CORS_ALLOWED_ORIGINS"):
         load_settings({"BLAMESPAN_CORS_ALLOWED_ORIGINS": value})
 

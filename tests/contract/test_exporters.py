@@ -58,7 +58,7 @@ from collector_processor.otlp.destination import Compression, Destination, Desti
 from collector_processor.receivers import AdmissionRules, GrpcReceiver, HttpReceiver, TlsFiles
 from tests.backends.supervise import free_ports
 from tests.contract.backends import Backend, GrpcAnswer, HttpReply, grpc_backend, http_backend, socket_backend
-from tests.contract.doors import LOOPBACK, MemorySink, listening, make_tls
+from tests.contract.doors import LOOPBACK, MemorySink, listening
 
 BODY: Final = b"\x0a\x03raw" * 100
 INSTANCE: Final = "here"
@@ -90,14 +90,6 @@ HTTP: Final = Transport(
 def transport(request: pytest.FixtureRequest) -> Transport:
     chosen: Transport = request.param
     return chosen
-
-
-@pytest.fixture
-def tls(tmp_path: Path) -> TlsFiles:
-    try:
-        return make_tls(tmp_path)
-    except FileNotFoundError:
-        pytest.skip("openssl, which makes the certificate, is not installed")
 
 
 @asynccontextmanager
@@ -154,7 +146,7 @@ async def test_partial_success_is_delivery_with_a_count(transport: Transport, si
         assert await send(exporter, signal) == Delivered(rejected=3, message="too old")
 
 
-async def test_a_success_nobody_can_read_is_still_a_success(transport: Transport) -> None:
+async def test_an_unreadable_success_is_still_a_success(transport: Transport) -> None:
     answer = transport.ok(b"\xff\xff")
     async with transport.backend(answer) as backend, exporting(backend.url, transport.protocol) as exporter:
         outcome = await send(exporter)
@@ -168,7 +160,7 @@ BARE: Final = ((RETRY_INFO_KEY, retry_info(0.25)),)
 BROKEN: Final = ((STATUS_DETAILS_KEY, b"\xff"),)
 
 
-async def test_nobody_there_is_not_a_backend_that_asks_to_wait(transport: Transport) -> None:
+async def test_an_unreachable_backend_differs_from_one_that_asks_to_wait(transport: Transport) -> None:
     (port,) = free_ports(1)
     async with exporting(f"http://127.0.0.1:{port}", transport.protocol) as exporter:
         outcome = await send(exporter)
@@ -176,7 +168,7 @@ async def test_nobody_there_is_not_a_backend_that_asks_to_wait(transport: Transp
     assert setback_of(outcome) is Setback.AWAY
 
 
-async def test_a_name_that_nobody_knows_is_said_so(transport: Transport) -> None:
+async def test_an_unknown_host_name_is_reported(transport: Transport) -> None:
     async with exporting("http://no-such-host.invalid:4317", transport.protocol) as exporter:
         outcome = await send(exporter)
     assert outcome == TryLater(
@@ -341,7 +333,7 @@ async def test_a_send_that_is_called_off_is_called_off(transport: Transport) -> 
             await sending
 
 
-async def test_compresses_when_told(transport: Transport) -> None:
+async def test_compresses_if_configured(transport: Transport) -> None:
     async with (
         transport.backend() as backend,
         exporting(backend.url, transport.protocol, compression=Compression.GZIP) as exporter,
@@ -374,12 +366,12 @@ async def test_trusts_the_given_authority_and_no_other(transport: Transport, tls
 
 
 @pytest.mark.parametrize("endpoint", ["localhost:4317", "ftp://x", "http://", "", "http://[::1"])
-async def test_an_endpoint_that_is_no_url_is_said(transport: Transport, endpoint: str) -> None:
+async def test_an_endpoint_that_is_not_a_url_is_refused(transport: Transport, endpoint: str) -> None:
     with pytest.raises(DestinationError, match=r"expected|Invalid"):
         open_exporter(Destination(endpoint=endpoint, protocol=transport.protocol), INSTANCE)
 
 
-async def test_a_certificate_that_cannot_be_read_is_said(transport: Transport, tmp_path: Path) -> None:
+async def test_an_unreadable_certificate_is_refused(transport: Transport, tmp_path: Path) -> None:
     missing = tmp_path / "none.pem"
     destination = Destination(endpoint="https://x", protocol=transport.protocol, certificate=missing)
     with pytest.raises(DestinationError, match=r"none\.pem: No such file"):

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import count
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -16,31 +13,12 @@ from analyzer.issues.issue_store import DAY_NS, CountedRun, IssueStore
 from analyzer.issues.recurrence import Fingerprint, Issue, IssueState, age, resolve
 from analyzer.issues.report import iso
 from analyzer.issues.workflow_reports import FixReports, fix_json
-from collector_processor.core.disk import RUNS
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.store.database.connection import Flush, StoreConnection, open_database
-from tests.backends.postgresql import PostgresServer, postgresql
+from collector_processor.store.database.connection import Flush, StoreConnection
 from tests.contract.test_workflow_rows import HOUR_NS, NOW_NS, keep
 
-NUMBERS: Final = count()
 START_NS: Final = NOW_NS - 20 * DAY_NS
 MARK: Final = Fingerprint(service="shop", agent="clerk", mode="", kind="tool", tool="pay", error="")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgresql() as running:
-        yield running
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreConnection]:
-    place: Path | str = tmp_path / RUNS
-    if request.param == "postgresql":
-        running: PostgresServer = request.getfixturevalue("server")
-        place = running.create(f"fixes{next(NUMBERS)}")
-    with closing(open_database(place)) as database, closing(database.own()) as opened:
-        yield opened
 
 
 def broken(db: StoreConnection, run_ids: Sequence[str]) -> Issue:
@@ -116,7 +94,7 @@ def test_what_a_person_resolved_is_compared_since_then(db: StoreConnection) -> N
     assert found.workflows[0].whole.verdict == "better"
 
 
-def test_an_issue_that_only_went_quiet_is_no_fix(db: StoreConnection) -> None:
+def test_an_issue_that_only_went_quiet_is_not_fixed(db: StoreConnection) -> None:
     """Its own absence since is what resolved it, so that every comparison would praise it."""
     keep(db, ["failed"] * 20 + ["passed"] * 20)
     issue = broken(db, [f"v1-{number:05}" for number in range(20)])

@@ -24,7 +24,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from collector_processor.core.http_server import ListenError
 from collector_processor.otlp import Address, Receipt, RefusedError, Signal, grpc_path
 from collector_processor.receivers import AdmissionRules, GrpcReceiver, HttpReceiver, HttpTimeouts, TlsFiles
-from tests.contract.doors import LOOPBACK, MemorySink, listening, make_tls
+from tests.contract.doors import LOOPBACK, MemorySink, listening
 
 PROTOBUF: Final = {"Content-Type": "application/x-protobuf"}
 JSON: Final = {"Content-Type": "application/json"}
@@ -244,7 +244,7 @@ def _head(length: int, *more: bytes) -> bytes:
     return b"\r\n".join((*lines, b"Content-Length: %d" % length, *more, b"", b""))
 
 
-async def test_a_client_that_asks_first_is_told_to_go_on() -> None:
+async def test_a_client_that_expects_100_continue_gets_it() -> None:
     """Curl asks before each body above 1 MiB, and waits a second for an answer."""
     async with serving() as service:
         reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
@@ -278,9 +278,7 @@ async def test_a_client_that_asks_first_need_not_send_what_is_too_large() -> Non
         pytest.param(b"POST http://[::secret HTTP/1.1\r\n\r\n", id="address that is none"),
     ],
 )
-async def test_garbage_gets_a_400_and_never_stands_in_the_log(
-    raw: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_garbage_gets_a_400_and_is_never_logged(raw: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async with serving() as service:
         answer = await service.speak(raw)
         after = await service.send("/v1/traces", BODY, PROTOBUF)
@@ -289,14 +287,14 @@ async def test_garbage_gets_a_400_and_never_stands_in_the_log(
     assert "secret" not in caplog.text
 
 
-async def test_a_client_that_never_ends_its_body_is_let_go() -> None:
+async def test_a_client_that_never_ends_its_body_is_disconnected() -> None:
     async with serving(timeouts=HttpTimeouts(body_s=0.05, lingering_s=0.05)) as service:
         answer = await service.speak(_head(10) + b"12345")
     assert answer.startswith(b"HTTP/1.1 408")
     assert service.sink.arrivals == []
 
 
-async def test_a_client_that_never_ends_its_head_is_let_go() -> None:
+async def test_a_client_that_never_ends_its_head_is_disconnected() -> None:
     async with serving(timeouts=HttpTimeouts(idle_s=0.05)) as service:
         assert await service.speak(b"POST /v1/traces HTTP/1.1\r\nHost") == b""
 
@@ -310,7 +308,9 @@ async def test_stopping_does_not_wait_for_connections_that_ask_nothing() -> None
             await receiver.stop(grace_s=300)
 
 
-async def test_a_client_that_leaves_within_its_body_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_client_that_leaves_within_its_body_disturbs_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with serving() as service:
         _, writer = await asyncio.open_connection("127.0.0.1", service.port)
         writer.write(_head(10) + b"12345")
@@ -321,14 +321,6 @@ async def test_a_client_that_leaves_within_its_body_harms_nobody(caplog: pytest.
     assert after.status == 200
     assert [arrival.body for arrival in service.sink.arrivals] == [BODY]
     assert not [record for record in caplog.records if record.exc_info]
-
-
-@pytest.fixture
-def tls(tmp_path: Path) -> TlsFiles:
-    try:
-        return make_tls(tmp_path)
-    except FileNotFoundError:
-        pytest.skip("openssl, which makes the certificate, is not installed")
 
 
 async def test_speaks_tls_when_given_files(tls: TlsFiles) -> None:
@@ -358,10 +350,10 @@ async def test_grpc_speaks_tls_when_given_files(tls: TlsFiles) -> None:
 
 
 @pytest.mark.parametrize("make", [GrpcReceiver, HttpReceiver])
-async def test_a_missing_tls_file_is_said_at_the_start(
+async def test_a_missing_tls_file_is_reported_at_the_start(
     make: type[GrpcReceiver | HttpReceiver], tmp_path: Path
 ) -> None:
-    files = TlsFiles(certificate=tmp_path / "none.pem", key=tmp_path / "none.key")
+    files = TlsFiles(certificate=tmp_path / "none.pem", key=tmp_path / "none.key", client_ca=None)
     receiver = make(MemorySink(), Address(host="127.0.0.1", port=0), AdmissionRules(), files)
     with pytest.raises(ListenError, match="No such file"):
         await receiver.start()

@@ -111,7 +111,7 @@ def test_a_job_that_is_given_back_waits_again_and_counts_no_crash(jobs: JobRows)
     assert jobs.waiting().count == 1
 
 
-def test_the_job_that_waits_longest_comes_first_and_ages_are_told(jobs: JobRows, db: StoreConnection) -> None:
+def test_the_oldest_job_comes_first_and_ages_are_reported(jobs: JobRows, db: StoreConnection) -> None:
     for name in ("c", "b", "a"):
         jobs.ask(name, {}, b"run")
     for age_h, name in enumerate("abc", start=1):

@@ -10,9 +10,8 @@ from typing import Final
 import pytest
 
 from analyzer.issues.labels.kept_trace import NotKept, kept_trace
-from analyzer.issues.labels.label_store import LabelStore, PackedRun
+from analyzer.issues.labels.label_store import LabelStore, Opinion, OpinionStore, PackedRun
 from analyzer.issues.labels.labelling import NoSuchRun
-from analyzer.issues.labels.opinion_store import Opinion, OpinionStore
 from analyzer.issues.labels.run_label import Label, LabelKind
 from collector_processor.core.disk import RUNS
 from collector_processor.core.records import Commit
@@ -22,7 +21,7 @@ from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
 from collector_processor.store.database.connection import StoreConnection, open_database
 from collector_processor.store.deletion import delete_run, delete_tenant
-from collector_processor.store.kept_spans_table import KeepLimits, KeptSpansRows, PackedSpans
+from collector_processor.store.small_tables import KeepLimits, KeptSpansRows, PackedSpans
 from collector_processor.store.verdicts import RunStore
 from tests.factories import agent, chat, workflow
 from tests.verdicts import stored

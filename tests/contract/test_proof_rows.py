@@ -8,8 +8,13 @@ from typing import Final
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.deletion import delete_run, delete_tenant
-from collector_processor.store.kept_spans_table import KeepLimits, KeptSpansRows
-from collector_processor.store.small_tables import MOST_PROOF_CHARS, ProofRows, StoredProof
+from collector_processor.store.small_tables import (
+    MOST_PROOF_CHARS,
+    KeepLimits,
+    KeptSpansRows,
+    ProofRows,
+    StoredProof,
+)
 
 ACME, OTHER = Tenant("x=acme"), Tenant("x=other")
 DAY_NS: Final = 86_400 * 10**9

@@ -138,7 +138,7 @@ async def test_a_malformed_request_is_the_clients_fault_and_not_to_be_retried(do
     )
 
 
-async def test_a_refused_request_is_told_when_to_come_back(door: Door) -> None:
+async def test_a_refusal_says_when_to_retry(door: Door) -> None:
     sink = MemorySink(RefusedError("the journal is full", retry_after_s=3))
     async with listening(door.make(sink, LOOPBACK, AdmissionRules())) as port:
         answer = await door.client.post(port, Signal.TRACES, BODY)
@@ -155,7 +155,7 @@ async def test_a_refused_request_is_told_when_to_come_back(door: Door) -> None:
         pytest.param(Receipt(), "secret", Cause.UNAUTHORIZED, id="no token"),
     ],
 )
-async def test_every_refusal_is_told_once_with_its_cause(
+async def test_every_refusal_is_reported_once_with_its_cause(
     door: Door, answer: Receipt | Exception, token: str | None, cause: Cause
 ) -> None:
     refused: list[Cause] = []
@@ -207,7 +207,7 @@ async def test_our_own_fault_is_logged_and_its_text_kept_from_the_client(
         pytest.param({"authorization": ""}, id="empty"),
     ],
 )
-async def test_without_the_token_nobody_comes_in(door: Door, headers: dict[str, str]) -> None:
+async def test_requests_without_the_token_are_refused(door: Door, headers: dict[str, str]) -> None:
     sink = MemorySink()
     async with listening(door.make(sink, LOOPBACK, AdmissionRules(token="open sesame"))) as port:
         answer = await door.client.post(port, Signal.TRACES, BODY, headers)
@@ -276,7 +276,7 @@ async def test_a_tenant_that_could_not_go_on_as_a_header_is_malformed() -> None:
     assert sink.arrivals == []
 
 
-async def test_a_taken_port_is_said_and_not_shared(door: Door) -> None:
+async def test_a_port_in_use_is_reported_and_not_shared(door: Door) -> None:
     async with listening(door.make(MemorySink(), LOOPBACK, AdmissionRules())) as port:
         second = door.make(MemorySink(), Address(host="127.0.0.1", port=port), AdmissionRules())
         with pytest.raises(ListenError, match=f"cannot listen on 127.0.0.1:{port}"):

@@ -20,8 +20,8 @@ from collector_processor.core.records import Commit
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.store.database.connection import Database, StoreConnection, open_database
 from collector_processor.store.deletion import delete_run, delete_tenant
-from collector_processor.store.kept_spans_table import KeepLimits, KeptSpansRows
 from collector_processor.store.run_text import RunText, RunTextRows, folded
+from collector_processor.store.small_tables import KeepLimits, KeptSpansRows
 from semconv.model import Status
 from tests.backends.postgresql import PostgresServer
 from tests.issues import DAY, Bench
@@ -193,7 +193,7 @@ def test_without_an_index_searches_are_as_before(server: PostgresServer, tmp_pat
             assert shelf.found("needle") == []
 
 
-def test_a_text_is_replaced_and_the_index_can_be_made_anew(shelf: Shelf) -> None:
+def test_a_text_is_replaced_and_the_index_can_be_rebuilt(shelf: Shelf) -> None:
     name, kept = shelf.add("needle"), shelf.add("straw")
     shelf.rows.write([RunText(tenant=NO_TENANT, run_id=name, text="thread")])
     assert shelf.found("needle") == []

@@ -90,7 +90,7 @@ def test_a_trace_is_forgotten_in_all_partitions_and_not_another_tenants_of_that_
     assert below(rows, 99, partition=1) == []
 
 
-def test_what_nobody_forgets_expires(db: StoreConnection) -> None:
+def test_parts_that_are_never_deleted_expire(db: StoreConnection) -> None:
     rows = SpilledPartRows(db)
     rows.keep([part(1)], 0)
     rows.keep([part(2)], KEPT_S * NS)

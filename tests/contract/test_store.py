@@ -17,8 +17,7 @@ from sqlalchemy import create_engine
 from analyzer.issues.agent_counts import Place
 from analyzer.issues.beside_verdicts import AnalysedRun
 from analyzer.issues.issue_store import NotedRun
-from analyzer.issues.labels.label_store import PackedRun
-from analyzer.issues.labels.opinion_store import Opinion, OpinionStore
+from analyzer.issues.labels.label_store import Opinion, OpinionStore, PackedRun
 from analyzer.issues.labels.run_label import Label, LabelKind
 from analyzer.issues.labels.track_records import track_records
 from analyzer.issues.recurrence import Count, Notice, NoticeKind
@@ -94,7 +93,7 @@ def test_a_store_of_the_first_schema_is_brought_to_what_the_tables_say(tmp_path:
         old.executescript(Path(__file__).with_name("store_s6.sql").read_text())
     with closing(open_database(tmp_path / RUNS)) as database, closing(database.connect()) as db:
         RunStore(db).commit(Trace().commit())
-        assert [one.run_id for one in RunStore(db).recent(9)] == ["run-1"]
+        assert [one.run_id for one in RunStore(db).starting_with("", None, 9)] == ["run-1"]
     assert _differences(tmp_path / RUNS) == []
 
 
@@ -214,7 +213,11 @@ def test_of_a_commit_that_fails_nothing_is_left(db: StoreConnection) -> None:
     store.also = fail
     with pytest.raises(StoreError, match="full"):
         store.commit(Trace().commit())
-    assert (analyses_of(store, KEY), store.outbox(Signal.TRACES), store.recent(9)) == ((0, -1), [], [])
+    assert (analyses_of(store, KEY), store.outbox(Signal.TRACES), store.starting_with("", None, 9)) == (
+        (0, -1),
+        [],
+        [],
+    )
     store.also = None
     store.commit(Trace().commit())
     assert analyses_of(store, KEY) == (1, 3)
@@ -224,7 +227,11 @@ def test_a_commit_made_again_changes_nothing_but_what_is_sent(db: StoreConnectio
     store = RunStore(db)
     for times in (2, 1):
         store.commit(Trace().commit(times=times))
-    assert (analyses_of(store, KEY), len(store.recent(9)), store.outbox_size()) == ((2, 3), 1, 2)
+    assert (analyses_of(store, KEY), len(store.starting_with("", None, 9)), store.outbox_size()) == (
+        (2, 3),
+        1,
+        2,
+    )
 
 
 def test_the_outbox_skips_tenants_and_keeps_its_order(db: StoreConnection) -> None:
@@ -253,25 +260,27 @@ def test_a_run_is_deleted_together_with_the_notice_of_it(db: StoreConnection) ->
     store, lane = RunStore(db), Lane("scores:phoenix")
     store.commit(Trace(outgoing=()).commit())
     assert delete_run(db, NO_TENANT, "run-1", [Outgoing(signal=lane, body=b"gone")])
-    assert ([one.body for one in store.outbox(lane)], store.recent(9)) == ([b"gone"], [])
+    assert ([one.body for one in store.outbox(lane)], store.starting_with("", None, 9)) == ([b"gone"], [])
 
 
-def test_what_a_refused_replacement_says_goes_late(db: StoreConnection) -> None:
+def test_what_a_refused_replacement_says_goes_late_and_once(db: StoreConnection) -> None:
     store = RunStore(db)
     store.commit(Trace(outgoing=()).commit())
-    store.rewrites_refused([9])
+    store.rewrites_refused([8, 9])
+    store.rewrites_refused([8, 9])
     assert [(one.tenant, one.body) for one in store.outbox(Signal.TRACES)] == [(OTHER, b"late")]
     assert store.rewrites() == []
 
 
 def test_runs_are_joined_by_keys_and_found_by_prefixes(db: StoreConnection) -> None:
     store = RunStore(db)
-    mate = TraceKey(NO_TENANT, TraceId("c" * 32))
+    mate, stranger = TraceKey(NO_TENANT, TraceId("c" * 32)), TraceKey(OTHER, TraceId("d" * 32))
+    assert joined(store, stranger, ["team"]) == frozenset()
     assert store.join_all([(mate, ["team"], ()), (mate, ["team"], ())])[0] == frozenset()
-    assert joined(store, KEY, ["team"]) == {mate.trace_id}
-    ids = ("a", "a_1", "a%2", "aé", "ab", "b", "A")
+    assert joined(store, KEY, ["team", "nothing"]) == {mate.trace_id}
+    ids = ("a", "a_1", "a%2", "aé", "ab", "b", "ba", "A")
     store.commit(Commit(analysed=(), verdicts=tuple(stored(run_id=one) for one in ids)))
-    for prefix in (*ids, ""):
+    for prefix in (*ids, "a\U0010ffff", ""):
         found = [verdict.run_id for verdict in store.starting_with(prefix, None, 20)]
         assert found == sorted(one for one in ids if one.startswith(prefix)), prefix
     assert store.starting_with("a", OTHER, 20) == []
@@ -281,7 +290,7 @@ def test_names_that_no_database_likes_are_kept(db: StoreConnection) -> None:
     store = RunStore(db)
     odd = stored(run_id="r\0un", agent="cl\0erk ' ? % \U0001f600", service="?%s")
     store.commit(Commit(analysed=(), verdicts=(odd,)))
-    (found,) = store.recent(1)
+    (found,) = store.starting_with("", None, 1)
     assert (found.agent or "").replace("\ufffd", "\0") == odd.agent
     assert found.service == "?%s"
     assert store.current(NO_TENANT, "r\0un") == found
@@ -296,7 +305,7 @@ def test_what_is_old_is_forgotten(db: StoreConnection) -> None:
         place = RunPlace(tenant=NO_TENANT, run_id=f"run-{number}", packed=b"x" * 100)
         store.commit(Commit(analysed=((key, number),), verdicts=(verdict,), places=(place,)))
     store.prune(keep=3, most_keys=50, most_place_bytes=250)
-    assert [verdict.run_id for verdict in store.recent(99)] == ["run-19", "run-18", "run-17"]
+    assert [verdict.run_id for verdict in store.starting_with("", None, 99)] == ["run-17", "run-18", "run-19"]
     assert [analyses_of(store, key)[0] for key in keys] == [0] * 8 + [1] * 12
     assert db.execute("SELECT count(*) FROM run_key").fetchone()[0] == 50
     assert [bool(store.place(NO_TENANT, f"run-{number}")) for number in (17, 18, 19)] == [False, True, True]
@@ -310,10 +319,11 @@ def test_spending_and_absent_parents_are_kept(db: StoreConnection) -> None:
     assert store.spending.spent(0, 9) == [(5, 0.25)]
     assert store.spending.spent(0, 3) == [(3, 0.25)], "a clock that was set back"
     parent = AbsentParent(tenant=NO_TENANT, kind=7, service="s", scope="", name="n", since_ns=1)
-    store.absent.add([parent])
-    assert (store.absent.all(), store.absent.arriving()) == ([parent], [])
+    other = replace(parent, kind=8, since_ns=2)
+    store.absent.add([parent, other])
+    assert (store.absent.all(), store.absent.arriving()) == ([other, parent], [])
     store.absent.arrived([(NO_TENANT, 7)], 3)
-    assert (store.absent.all(), store.absent.arriving()) == ([], [(NO_TENANT, 7)])
+    assert (store.absent.all(), store.absent.arriving()) == ([other], [(NO_TENANT, 7)])
 
 
 def label(run_id: str, kind: LabelKind = LabelKind.REJECTED) -> Label:
@@ -331,7 +341,7 @@ def test_labels_keep_their_runs_and_others_make_room(bench: Bench) -> None:
     assert labels.tenants() == [NO_TENANT]
 
 
-def test_a_label_keeps_its_reason_and_author_and_those_before_had_none(bench: Bench) -> None:
+def test_a_label_keeps_its_reason_and_author_which_older_labels_lack(bench: Bench) -> None:
     bench.labels.add(replace(label("run-1"), why="it swapped\ntwo digits — 東京", author="ada"))
     bench.db.execute(
         "INSERT INTO label (tenant, run_id, kind, version, service, labelled_ns)"
@@ -358,7 +368,7 @@ def test_a_run_is_counted_with_its_verdict_and_moved_by_a_label(bench: Bench) ->
     assert bench.counting.counts.window(place, 0, 99_999) == Count()
 
 
-def test_notices_are_owed_until_they_are_told(bench: Bench) -> None:
+def test_notices_are_due_until_they_are_delivered(bench: Bench) -> None:
     notice = Notice(kind=NoticeKind.NEW, tenant=NO_TENANT, at_ns=START, title="t")
     bench.issues.queue_notice("hook", notice)
     (owed,) = bench.issues.unsent("hook")
@@ -410,11 +420,11 @@ def test_a_server_that_goes_away_refuses_and_is_found_again(server: PostgresServ
         with pytest.raises(StoreError, match="the store"):
             store.commit(Trace(run_id="run-2").commit())
         with pytest.raises(StoreError, match="cannot be reached"):
-            store.recent(1)
+            store.starting_with("", None, 1)
         server.start()
         db._driver._not_before = 0.0  # type: ignore[attr-defined] # as if the pause was over
         store.commit(Trace(run_id="run-2").commit())
-        assert {one.run_id for one in store.recent(9)} == {"run-1", "run-2"}
+        assert {one.run_id for one in store.starting_with("", None, 9)} == {"run-1", "run-2"}
         with pytest.raises(CollectorError, match="another blamespan uses the store"):
             database.own()
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from analyzer.inquiry.method import Prompt, Reply
-from analyzer.methods.investigation.investigate import Investigate
+from analyzer.methods.investigate import Investigate
 from analyzer.methods.judge import Judge
 from semconv.model import Trajectory
 from tests.inquiries import MARKER, attribute

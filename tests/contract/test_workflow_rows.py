@@ -90,9 +90,7 @@ def test_a_stable_workflow_has_no_change_and_no_alarm(db: StoreConnection, repor
     assert regressed_of([report]) == {}
 
 
-def test_runs_of_which_nobody_said_anything_are_only_counted(
-    db: StoreConnection, reports: WorkflowReports
-) -> None:
+def test_runs_without_any_statement_are_only_counted(db: StoreConnection, reports: WorkflowReports) -> None:
     keep(db, ["unsaid"] * 30)
     (report,) = reports.reports(NOW_NS)
     assert (report.said, report.changes, report.newest) == ({"unsaid": 30}, (), None)
@@ -151,7 +149,7 @@ def test_a_rule_names_the_newest_runs_that_keep_and_that_break_it(
     assert rule["kept_by"] == [names[44], names[43], names[42], names[41], names[40]]
 
 
-def test_a_deleted_run_is_no_example(db: StoreConnection, reports: WorkflowReports) -> None:
+def test_a_deleted_run_is_not_shown_as_an_example(db: StoreConnection, reports: WorkflowReports) -> None:
     names = keep_runs(db, RECENT, ["passed"] * 12)
     (report,) = reports.reports(NOW_NS)
     mined = reports.with_always(report)

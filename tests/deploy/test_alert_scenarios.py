@@ -112,7 +112,7 @@ def cases() -> Iterator[dict[str, Any]]:
         }
 
 
-def test_each_trouble_is_told_while_it_lasts_and_nothing_else(tmp_path: Path) -> None:
+def test_each_trouble_raises_its_alert_while_it_lasts_and_no_other(tmp_path: Path) -> None:
     promtool = insist_on_debian("promtool")
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules()))
     # JSON is YAML too, and written a hundred times as fast.

@@ -286,7 +286,7 @@ def test_under_every_name_of_a_release_kubernetes_would_take_it(
 
 
 @pytest.mark.parametrize(("release", "name"), RELEASES.items(), ids=list(RELEASES))
-def test_under_every_name_of_a_release_it_is_told_when_it_is_down_or_gone(
+def test_under_every_name_of_a_release_an_outage_raises_an_alert(
     helm: Path, tmp_path: Path, release: str, name: str
 ) -> None:
     objects = rendered(helm, tmp_path, WATCHED, release=release)
@@ -324,7 +324,7 @@ def scraped_as(objects: list[Object]) -> str:
     return str(job)
 
 
-def test_the_rules_and_dashboards_in_the_chart_are_those_outside_of_it(helm: Path, tmp_path: Path) -> None:
+def test_the_charts_rules_and_dashboards_equal_the_files_outside_of_it(helm: Path, tmp_path: Path) -> None:
     objects = rendered(helm, tmp_path, WATCHED | {"webUrl": "https://blamespan.example/"})
     rules = only(objects, "PrometheusRule")["spec"]["groups"]
     own = rule_file()["groups"]

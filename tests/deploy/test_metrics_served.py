@@ -14,8 +14,9 @@ from analyzer.telemetry.metric_table import METRICS
 from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import free_ports, wait_until
 from tests.deploy.shifts import work
+from tests.e2e.conftest import server
 from tests.e2e.line import Line, StartLine
-from tests.e2e.test_halves import StartAnalyzer, server, start_analyzer
+from tests.e2e.test_halves import StartAnalyzer, start_analyzer
 from tools.references.metrics_reference import page
 
 __all__ = ["server", "start_analyzer"]
@@ -77,5 +78,5 @@ def test_an_analyzer_shows_what_the_page_says(server: PostgresServer, start_anal
     assert_bounded(shown)
 
 
-def test_every_metric_is_shown_by_somebody_and_every_label_has_a_bound() -> None:
+def test_every_metric_is_shown_by_a_process_and_every_label_has_a_bound() -> None:
     assert [metric.name for metric in METRICS if not metric.halves or metric.most_series < 1] == []

@@ -85,7 +85,7 @@ def test_every_severity_of_the_rules_has_a_route() -> None:
     assert {f'severity = "{rule["labels"]["severity"]}"' for rule in rules} == routed
 
 
-def test_a_ticket_is_quiet_only_while_somebody_is_paged_for_the_same_agent() -> None:
+def test_a_ticket_is_inhibited_only_by_a_page_for_the_same_agent() -> None:
     (inhibition,) = yaml.safe_load(ALERTMANAGER.read_text())["inhibit_rules"]
     assert inhibition["equal"] == ["service", "agent"]
     # Labels that both lack count as equal: without this, a page about a disk would silence all tickets.

@@ -144,7 +144,7 @@ def test_an_alert_fires_once_for_the_right_agent_resolves_and_fires_again_on_a_r
     assert {one.told[2] for one in told} == {"archivist"}
 
 
-def test_who_is_paged_for_an_agent_gets_no_ticket_for_it(watch: Watch) -> None:
+def test_a_page_for_an_agent_inhibits_its_ticket(watch: Watch) -> None:
     for _ in range(8):  # in portions: Prometheus may miss one that falls between two of its windows
         watch.succeed(MIN_USUAL_TASKS // 5)
     usual = 'blamespan:agent_share:usual{agent="calculator"}'
@@ -158,7 +158,7 @@ def test_who_is_paged_for_an_agent_gets_no_ticket_for_it(watch: Watch) -> None:
     assert watch.pager.about(RECURRING) == []
 
 
-def test_an_issue_is_told_at_its_first_failure_ends_when_it_is_resolved_and_is_told_when_it_comes_back(
+def test_an_issue_alerts_at_its_first_failure_until_resolved_and_when_it_comes_back(
     watch: Watch,
 ) -> None:
     watch.succeed(3)
@@ -178,7 +178,7 @@ def test_an_issue_is_told_at_its_first_failure_ends_when_it_is_resolved_and_is_t
     watch.await_told(NEW, "firing", "resolved")
 
 
-def test_an_agent_that_fails_more_than_it_did_is_told_once_ends_when_it_is_calm_and_is_told_again(
+def test_an_agent_that_fails_more_often_alerts_once_until_calm_and_then_again(
     watch: Watch,
 ) -> None:
     watch.succeed(USUAL)

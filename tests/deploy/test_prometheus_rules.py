@@ -123,12 +123,12 @@ def test_durations_that_prometheus_would_misread_are_refused(wrong: int) -> None
         Durations(pending=wrong)
 
 
-def test_five_failures_of_a_sparse_agent_are_told_within_minutes(play: Play) -> None:
+def test_five_failures_of_a_sparse_agent_alert_within_minutes(play: Play) -> None:
     values = "0 0 1 1 2 3 3 4 5 _x0 5x100"
     play(failures(values) | tasks(values), RECURRING, {"8m": [], "12m": [ONE], "14m": [ONE]})
 
 
-def test_what_is_told_has_a_name_a_number_and_a_link(play: Play) -> None:
+def test_an_alert_has_a_name_a_number_and_a_link(play: Play) -> None:
     expected = {
         "summary": "calculator & co of shop keeps failing",
         "description": "It broke about 5 runs within 1h, over 30% of its own, and some within the last 15m.",
@@ -146,7 +146,7 @@ def test_what_is_told_has_a_name_a_number_and_a_link(play: Play) -> None:
     play.run(story, {"alert_rule_test": [told]}, RULES)
 
 
-def test_the_link_begins_with_the_address_that_prometheus_was_told(play: Play) -> None:
+def test_the_link_begins_with_the_configured_address(play: Play) -> None:
     lost = {"blamespan_items_lost_total{signal='traces'}": "0 3x20"}
     expected = {
         "summary": "acknowledged traces were damaged on blamespan's disk",
@@ -163,7 +163,7 @@ def test_the_link_begins_with_the_address_that_prometheus_was_told(play: Play) -
     play.run(lost, {"external_labels": url, "alert_rule_test": [told]}, RULES)
 
 
-def test_a_series_that_begins_at_six_is_never_told_which_is_why_ours_begin_at_zero(play: Play) -> None:
+def test_a_series_that_begins_at_six_never_alerts_so_ours_begin_at_zero(play: Play) -> None:
     play(failures("_x3 6x100") | tasks("0 6x100"), RECURRING, {"30m": [], "60m": []})
 
 
@@ -172,11 +172,11 @@ def test_failures_of_several_modes_add_up(play: Play) -> None:
     play(failures("0 0 2x100") | other | tasks("0 0 9x100"), RECURRING, {"10m": [ONE]})
 
 
-def test_four_failures_are_not_told(play: Play) -> None:
+def test_four_failures_do_not_alert(play: Play) -> None:
     play(failures("0 0 4x100") | tasks("0 0 4x100"), RECURRING, {"4m": [], "10m": [], "30m": []})
 
 
-def test_it_ends_two_quarters_of_an_hour_after_the_last_failure_and_a_regression_is_told(play: Play) -> None:
+def test_it_ends_half_an_hour_after_the_last_failure_and_a_regression_alerts(play: Play) -> None:
     story = failures("0 0 5x118 10x100") | tasks("0+1x220")  # the second five come two hours after the first
     moments = {"8m": [ONE], "25m": [ONE], "35m": [], "60m": [], "119m": [], "125m": [], "130m": []}
     play(story, RECURRING, moments)
@@ -195,7 +195,7 @@ BEFORE: Final = 300
 """Minutes until an agent's share becomes its usual one."""
 
 
-def test_a_share_that_was_always_so_is_not_told_and_one_that_doubled_is(play: Play) -> None:
+def test_a_usual_share_does_not_alert_and_a_doubled_one_does(play: Play) -> None:
     usual = tasks("0+5x999")
     play(usual | failures("0+1x999"), SHARE, {f"{hour}h": [] for hour in (1, 2, 5, 7)})
     doubled = failures(f"0+1x{BEFORE} {BEFORE}+4x120")
@@ -203,7 +203,7 @@ def test_a_share_that_was_always_so_is_not_told_and_one_that_doubled_is(play: Pl
 
 
 @pytest.mark.parametrize(("tasks_now", "told"), [(15, []), (25, [ONE])])
-def test_a_share_of_few_tasks_is_not_told(play: Play, tasks_now: int, told: list[dict[str, str]]) -> None:
+def test_a_share_of_few_tasks_does_not_alert(play: Play, tasks_now: int, told: list[dict[str, str]]) -> None:
     """Three hours of successful tasks, an hour without any, then a few that all fail."""
     story = tasks(f"0+1x180 180x60 180+1x{tasks_now} {180 + tasks_now}x99")
     story |= failures(f"0x240 0+1x{tasks_now} {tasks_now}x99")
@@ -234,7 +234,7 @@ def test_suspicions_that_were_withdrawn_tell_nothing(play: Play) -> None:
     play(suspected | tasks("0 0 9x100"), SUSPECTED, {"8m": [], "20m": []})
 
 
-def test_people_who_label_old_runs_page_nobody(play: Play) -> None:
+def test_labelling_old_runs_pages_no_one(play: Play) -> None:
     """Twenty failures move from the planner to the calculator within minutes; none of their runs is new."""
     planner = CALCULATOR.replace("calculator", "planner")
     story = tasks("0+1x999") | failures(f"0x{BEFORE} 20x99")
@@ -253,13 +253,13 @@ ISSUE: Final = ONE | {"mode": "loop", "issue": "0011223344556677"}
 NEW, BACK, MORE = "BlamespanNewIssue", "BlamespanRegressedIssue", "BlamespanAgentFailsMore"
 
 
-def test_a_new_issue_is_told_from_its_first_failure_on_and_once_it_is_old_no_more(play: Play) -> None:
+def test_a_new_issue_alerts_from_its_first_failure_until_it_is_old(play: Play) -> None:
     story = issue("new", "_x3 1x60 stale")
     play(story, NEW, {"2m": [], "4m": [ISSUE], "60m": [ISSUE], "64m": [ISSUE], "90m": []})
     play(story, BACK, {"4m": [], "60m": []})
 
 
-def test_an_issue_that_came_back_is_told_again_by_another_name(play: Play) -> None:
+def test_an_issue_that_came_back_alerts_again_under_another_name(play: Play) -> None:
     story = issue("new", "1x10 stale") | issue("regressed", "_x60 1x30")
     play(story, NEW, {"5m": [ISSUE], "59m": [], "70m": []})
     play(story, BACK, {"5m": [], "59m": [], "61m": [ISSUE]})
@@ -271,7 +271,7 @@ def test_a_second_issue_of_the_same_agent_is_an_alert_of_its_own(play: Play) -> 
     play(story, NEW, {"5m": [ISSUE], "10m": [ISSUE, second]})
 
 
-def test_an_agents_alarm_is_told_while_it_stands_whichever_replica_has_it(play: Play) -> None:
+def test_an_agents_alarm_alerts_while_it_lasts_on_any_replica(play: Play) -> None:
     agent = '{service="shop", agent="calculator", instance="%s"}'
     story = {
         f"blamespan_agent_alarm{agent % 'a'}": "_x4 1x30 stale",
@@ -280,7 +280,7 @@ def test_an_agents_alarm_is_told_while_it_stands_whichever_replica_has_it(play: 
     play(story, MORE, {"3m": [], "6m": [ONE], "12m": [ONE], "60m": []})
 
 
-def test_a_workflow_that_a_release_broke_is_told_until_it_is_mended(play: Play) -> None:
+def test_a_workflow_that_a_release_broke_alerts_until_it_is_fixed(play: Play) -> None:
     workflow = {"service": "shop", "workflow": "refunds", "release": "1.4"}
     series = 'blamespan_workflow_regressed{service="shop", workflow="refunds", release="1.4"}'
     moments: dict[str, list[dict[str, str]]] = {"8m": [], "12m": [workflow], "60m": []}
@@ -295,12 +295,12 @@ def test_a_share_is_told_by_its_lower_bound_where_labels_tell_the_methods_errors
     play({agent: "0.04x9 0.12x20 0.09x60"}, "BlamespanAgentSurelyFails", moments)
 
 
-def test_an_alarm_without_any_more_traffic_is_told_no_more(play: Play) -> None:
+def test_an_alarm_ends_without_traffic(play: Play) -> None:
     alarm = {'blamespan_agent_alarm{service="shop", agent="calculator"}': "1x400"}
     play(alarm | tasks("0+1x60 60x300"), MORE, {"30m": [ONE], "100m": [ONE], "150m": [], "300m": []})
 
 
-def test_a_short_burst_after_hours_without_failure_wakes_nobody(play: Play) -> None:
+def test_a_short_burst_after_hours_without_failure_does_not_alert(play: Play) -> None:
     story = tasks("0+1x400") | failures("0x350 0+0.8x7 5.6x50")
     play(story, SHARE, {"352m": [], "358m": [], "375m": []})
 
@@ -318,25 +318,25 @@ def test_a_short_burst_after_hours_without_failure_wakes_nobody(play: Play) -> N
         ("BlamespanBudgetExhausted", "blamespan_budget_refusals_total", {}),
     ],
 )
-def test_what_goes_wrong_once_is_told_at_once_and_not_for_ever(
+def test_a_single_fault_alerts_at_once_and_not_for_ever(
     play: Play, alert: str, series: str, labels: dict[str, str]
 ) -> None:
     play({series: "0 0 2x300"}, alert, {"1m": [], "3m": [labels], "200m": []})
 
 
-def test_a_store_that_refuses_for_minutes_is_told_until_it_takes_work_again(play: Play) -> None:
+def test_a_store_that_refuses_for_minutes_alerts_until_it_takes_work_again(play: Play) -> None:
     faulty, told = "blamespan_store_faulty{store='journal'}", [{"store": "journal"}]
     play({faulty: "0 0 1x60 0x60"}, "BlamespanStoreFaulty", {"3m": [], "20m": told, "90m": []})
     play({faulty: "0 0 1 0x60"}, "BlamespanStoreFaulty", {"3m": [], "20m": []})
 
 
-def test_a_process_that_dies_again_and_again_is_told_and_one_that_died_is_not(play: Play) -> None:
+def test_repeated_restarts_alert_and_a_single_one_does_not(play: Play) -> None:
     deaths, alert = "blamespan_analysis_process_deaths_total", "BlamespanAnalysisProcessDies"
     play({deaths: "0 0 3x300"}, alert, {"3m": [], "30m": []})
     play({deaths: "0+1x20 20x300"}, alert, {"2m": [], "10m": [{}], "300m": []})
 
 
-def test_verdicts_that_come_late_are_told(play: Play) -> None:
+def test_late_verdicts_alert(play: Play) -> None:
     name = "blamespan_analysis_lag_seconds_bucket"
     story = {
         f'{name}{{le="300.0"}}': "0+1x60",
@@ -350,13 +350,13 @@ AWAY: Final = "blamespan_send_failures_total{cause='away', signal='traces'}"
 FORWARDED: Final = "blamespan_items_forwarded_total{signal='traces'}"
 
 
-def test_a_backend_that_is_away_is_told_and_ends_when_it_is_back(play: Play) -> None:
+def test_an_unreachable_backend_alerts_until_it_is_back(play: Play) -> None:
     story = {AWAY: "0x5 0+2x15 30x30", FORWARDED: "0+100x5 500x15 500+100x30"}
     told = [{"signal": "traces"}]
     play(story, "BlamespanBackendAway", {"5m": [], "9m": [], "20m": told, "30m": []})
 
 
-def test_a_backend_that_was_restarted_wakes_nobody(play: Play) -> None:
+def test_a_restarted_backend_does_not_alert(play: Play) -> None:
     story = {AWAY: "0x5 0+2x2 4x30", FORWARDED: "0+100x5 500x2 500+100x30"}
     play(story, "BlamespanBackendAway", {"7m": [], "12m": [], "20m": []})
 
@@ -375,13 +375,13 @@ def test_logs_without_a_home_are_no_rejection(play: Play) -> None:
     play(story, "BlamespanItemsRejected", {"10m": [], "30m": [], "60m": []})
 
 
-def test_what_waits_for_long_is_told(play: Play) -> None:
+def test_long_waits_alert(play: Play) -> None:
     story = {"blamespan_queue_oldest_age_seconds{signal='traces'}": "0x5 0+60x30 0x20"}
     moments: dict[str, list[dict[str, str]]] = {"14m": [], "25m": [{"signal": "traces"}], "40m": []}
     play(story, "BlamespanForwardingBehind", moments)
 
 
-def test_a_queue_is_told_before_it_is_full(play: Play) -> None:
+def test_a_queue_alerts_before_it_is_full(play: Play) -> None:
     story = {
         "blamespan_queue_fullness{signal='traces'}": "0.5x5 0.85x10 0.1x60",
         "blamespan_queue_fullness{signal='logs'}": "0.79x75",
@@ -393,20 +393,20 @@ def test_a_queue_is_told_before_it_is_full(play: Play) -> None:
 @pytest.mark.parametrize(
     ("reason", "is_told"), [("full", True), ("loop", True), ("broken", True), ("unauthorized", False)]
 )
-def test_requests_refused_for_our_own_fault_are_told(play: Play, reason: str, *, is_told: bool) -> None:
+def test_requests_refused_for_our_own_fault_alert(play: Play, reason: str, *, is_told: bool) -> None:
     story = {f"blamespan_refused_requests_total{{reason='{reason}'}}": "0x5 0+6x20 120x30"}
     told = [{"reason": reason}] if is_told else []
     play(story, "BlamespanRefusing", {"5m": [], "9m": [], "20m": told, "35m": []})
 
 
-def test_a_service_that_does_not_answer_is_told(play: Play) -> None:
+def test_a_service_that_does_not_answer_alerts(play: Play) -> None:
     for job in ("blamespan", "prod-blamespan", "blamespan-analyzer"):
         down = {"job": job, "instance": "blamespan:8500"}
         series = f"up{{job='{job}', instance='blamespan:8500'}}"
         play({series: "1 1 0x30"}, "BlamespanDown", {"4m": [], "10m": [down]})
 
 
-def test_a_service_that_prometheus_knows_nothing_of_any_more_is_told(play: Play) -> None:
+def test_a_service_that_vanished_from_prometheus_alerts(play: Play) -> None:
     ours, other = "up{job='blamespan', instance='blamespan:8500'}", "up{job='prometheus'}"
     play({ours: "1x10 stale", other: "1x60"}, "BlamespanDown", {"9m": [], "14m": [], "17m": [{}]})
     play({other: "1x60"}, "BlamespanDown", {"4m": [], "6m": [{}]})

@@ -72,7 +72,7 @@ def test_a_passing_run_goes_all_the_way_and_leaves_no_issue(
     assert issues(line) == []
 
 
-def test_a_failing_run_is_blamed_and_its_issue_is_told_to_nobody(line: Line, smoke: Smoke) -> None:
+def test_a_failing_run_is_blamed_and_its_issue_sends_no_notice(line: Line, smoke: Smoke) -> None:
     assert "blamed: calculator" in smoke("--blame")
     (found,) = issues(line)
     assert found["muted_until"]

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Final
 
 import grpc
@@ -18,6 +17,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from collector_processor.otlp import EXPORT, SERVICES, Signal, http_path
 from tests.backends.supervise import wait_until
 from tests.e2e.spans import Placed, placed
+from tests.loopback import serve_http
 
 HOST: Final = "127.0.0.1"
 
@@ -139,12 +139,5 @@ def http_backend(takes: Iterable[Signal] = Signal) -> Iterator[Backend]:
         def log_message(self, *_: Any) -> None:
             """Log nothing."""
 
-    with ThreadingHTTPServer((HOST, 0), Handler) as server:
-        backend.url = f"http://{HOST}:{server.server_port}"
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield backend
-        finally:
-            server.shutdown()
-            thread.join()
+    with serve_http(Handler) as backend.url:
+        yield backend

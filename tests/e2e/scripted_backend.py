@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread
+from http.server import BaseHTTPRequestHandler
+from threading import Lock
 from typing import Any, Final, Literal, TypeAlias
 
 import grpc
@@ -23,6 +23,7 @@ from collector_processor.otlp import EXPORT, SERVICES, Signal, http_path
 from tests.backends.supervise import wait_until
 from tests.e2e.backend import HOST, Request
 from tests.e2e.spans import placed
+from tests.loopback import serve_http
 
 Protocol: TypeAlias = Literal["grpc", "http/protobuf"]
 
@@ -165,13 +166,5 @@ def _over_http() -> Iterator[Moody]:
         def log_message(self, *_: Any) -> None:
             """Log nothing."""
 
-    with ThreadingHTTPServer((HOST, 0), Handler) as server:
-        server.daemon_threads = True
-        backend.url = f"http://{HOST}:{server.server_port}"
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield backend
-        finally:
-            server.shutdown()
-            thread.join()
+    with serve_http(Handler) as backend.url:
+        yield backend

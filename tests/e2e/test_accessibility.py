@@ -47,7 +47,7 @@ async def site(tmp_path: Path, browser: Browser) -> AsyncIterator[Site]:
 @needs_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-async def test_no_page_shuts_anybody_out(
+async def test_every_page_is_accessible(
     site: Site, source: str, width: int, scheme: Literal["light", "dark"]
 ) -> None:
     found = {}
@@ -67,7 +67,7 @@ async def test_no_page_shuts_anybody_out(
 @needs_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-async def test_an_open_step_shuts_nobody_out(
+async def test_an_open_step_is_accessible(
     site: Site, source: str, width: int, scheme: Literal["light", "dark"]
 ) -> None:
     for name in ("papers", "long"):
@@ -86,7 +86,7 @@ async def test_an_open_step_shuts_nobody_out(
 
 
 @needs_browser
-async def test_the_report_shuts_nobody_out(site: Site, source: str) -> None:
+async def test_the_report_is_accessible(site: Site, source: str) -> None:
     context = await site.browser.new_context()
     answer = await context.request.get(f"{site.address}{site.path('demo')}/report.html")
     page = await context.new_page()  # nobody's policy: the report brings its own
@@ -96,7 +96,7 @@ async def test_the_report_shuts_nobody_out(site: Site, source: str) -> None:
 
 @needs_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_what_comes_of_a_form_shuts_nobody_out(
+async def test_pages_after_a_form_are_accessible(
     site: Site, source: str, scheme: Literal["light", "dark"]
 ) -> None:
     page = await site.open("/try", color_scheme=scheme)
@@ -128,7 +128,7 @@ class Endless(LocalOpinions):
 @needs_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-async def test_errors_and_an_analysis_to_cancel_shut_nobody_out(
+async def test_errors_and_an_analysis_to_cancel_are_accessible(
     tmp_path: Path, browser: Browser, source: str, width: int, scheme: Literal["light", "dark"]
 ) -> None:
     stage = open_stage(tmp_path / "data")
@@ -177,7 +177,7 @@ async def test_each_bar_of_the_list_has_a_row_that_a_keyboard_reaches(site: Site
 
 @needs_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_the_door_shuts_out_only_who_has_no_token(
+async def test_the_sign_in_page_is_accessible(
     tmp_path: Path, browser: Browser, source: str, scheme: Literal["light", "dark"]
 ) -> None:
     async with opened_site(tmp_path, browser, token="s3cret") as site:
@@ -186,7 +186,7 @@ async def test_the_door_shuts_out_only_who_has_no_token(
 
 
 @needs_browser
-async def test_a_page_that_shuts_people_out_is_found(site: Site, source: str) -> None:
+async def test_an_inaccessible_page_is_found(site: Site, source: str) -> None:
     page = await site.open("/try")
     await page.evaluate(
         "document.querySelector('main').insertAdjacentHTML('beforeend', '<img src=data:,><input name=x>')"

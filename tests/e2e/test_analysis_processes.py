@@ -43,7 +43,7 @@ def _timeless(prepared: Prepared | None) -> object:
     return (prepared.names, prepared.redacted, *shown)
 
 
-async def test_a_process_that_is_killed_is_said_to_be_lost() -> None:
+async def test_a_killed_process_is_reported_as_lost() -> None:
     worker = await WorkerProcess.start(WORKER_SETTINGS, COMMAND)
     worker._process.kill()
     worker._process.wait()
@@ -133,7 +133,7 @@ FAILING: Final = (
 )
 
 
-async def test_what_a_process_says_is_said_as_the_service_says_things(
+async def test_a_process_logs_in_the_format_of_the_service(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     worker = await WorkerProcess.start(WORKER_SETTINGS, (sys.executable, "-c", SPEAKING))
@@ -156,7 +156,7 @@ async def test_a_process_that_fails_says_why_on_one_line(capfd: pytest.CaptureFi
     assert "ValueError: a fault of ours" in line["exception"]
 
 
-async def test_what_has_no_end_is_ended_by_the_kernel_though_nobody_waits_for_it() -> None:
+async def test_endless_work_is_ended_by_the_kernel_even_if_abandoned() -> None:
     worker = await WorkerProcess.start(WORKER_SETTINGS, (sys.executable, "-c", WITHOUT_END))
     with pytest.raises(WorkerLostError, match=r"is gone$") as lost:
         await worker.prepare([lone(1)])
@@ -165,7 +165,7 @@ async def test_what_has_no_end_is_ended_by_the_kernel_though_nobody_waits_for_it
     assert worker._process.returncode == -signal.SIGPROF
 
 
-async def test_modules_of_the_working_directory_are_none_of_ours(
+async def test_modules_of_the_working_directory_are_not_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("analyzer.py", "json.py", "sitecustomize.py"):
@@ -184,6 +184,6 @@ async def test_modules_of_the_working_directory_are_none_of_ours(
         pytest.param(("/no/such/program",), id="is not there"),
     ],
 )
-async def test_a_process_that_cannot_be_had_is_said_to_be_lost(command: Sequence[str]) -> None:
+async def test_a_process_that_cannot_be_started_is_reported_as_lost(command: Sequence[str]) -> None:
     with pytest.raises(WorkerLostError):
         await WorkerProcess.start(b"{}", command)

@@ -65,7 +65,7 @@ async def test_an_exchange_ends_with_the_answer_of_the_process(started: list[Wor
         assert [await started[0].exchange(said) for said in (b"one", b"two")] == [b"one", b"two"]
 
 
-async def test_a_model_that_fails_is_told_to_the_process(started: list[WorkerProcess]) -> None:
+async def test_a_models_failure_reaches_the_process(started: list[WorkerProcess]) -> None:
     failure = ModelError("gone", kind=ModelFailure.CONNECTION)
     found = await in_process(started, ScriptedModel(replies=[failure])).analyse(RUN)
     assert found.attribution.fallback is not None

@@ -8,11 +8,10 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -29,10 +28,10 @@ from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import NO_TENANT
 from collector_processor.rebuild.encode import encode
 from collector_processor.settings import load_settings
-from collector_processor.store.kept_spans_table import PackedSpans
-from collector_processor.store.small_tables import ProofRows
+from collector_processor.store.small_tables import PackedSpans, ProofRows
 from tests.e2e.test_run_command import SALES, environment, run
 from tests.issues import START, Bench
+from tests.loopback import serve_http
 from tests.verdicts import stored
 
 PROGRAM = """
@@ -96,15 +95,8 @@ class Provider(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serve_http(Provider) as address:
+        yield f"{address}/v1"
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +170,7 @@ def test_a_useless_fix_is_not_fixed(project: Path) -> None:
     assert state["moved"] == 0
 
 
-def test_a_fix_that_moves_the_failure_to_another_agent_is_told(project: Path) -> None:
+def test_a_fix_that_moves_the_failure_to_another_agent_is_reported(project: Path) -> None:
     change(project, CAREFUL, ("You are the writer.", "You are the writer. Be sloppy."))
     found = document(backtest(project, "--format", "json"))
     assert (found["verdict"], found["exit_code"]) == ("moved", 1), found
@@ -212,7 +204,7 @@ def test_without_a_visible_change_only_yesterdays_program_proves(project: Path) 
     assert (found["verdict"], found["exit_code"]) == ("fixed", 0)
 
 
-def test_a_passing_run_that_breaks_is_no_fix(project: Path) -> None:
+def test_a_fix_that_breaks_a_passing_run_fails_the_backtest(project: Path) -> None:
     change(project, CAREFUL, ('total["content"]}', 'total["content"].replace("3,630", "x")}'))
     ended = backtest(project, "--format", "markdown", "--trials", "3", runs=("run.json", "good.json"))
     assert ended.returncode == 1
@@ -237,7 +229,9 @@ def test_the_budget_ends_it_and_says_so(project: Path) -> None:
         (("run.json",), ("--resolve",), "--resolve"),
     ],
 )
-def test_wrong_usage_is_told(project: Path, runs: tuple[str, ...], words: tuple[str, ...], told: str) -> None:
+def test_wrong_usage_is_refused(
+    project: Path, runs: tuple[str, ...], words: tuple[str, ...], told: str
+) -> None:
     ended = backtest(project, *words, runs=runs)
     assert ended.returncode == 2, ended.stderr
     assert told in ended.stderr

@@ -130,7 +130,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
         pytest.param(Fault.SLOW, 30, False, id="slow"),
     ],
 )
-def test_nothing_acknowledged_is_lost_and_all_goes_on_afterwards(
+def test_nothing_acknowledged_is_lost_and_work_resumes_afterwards(
     start_line: StartLine, disk: Disk, store: dict[str, str], fault: Fault, number: int, *, refuses: bool
 ) -> None:
     with grpc_backend() as backend:

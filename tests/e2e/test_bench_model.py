@@ -116,7 +116,7 @@ async def test_a_benchmark_spends_no_more_than_its_budget(dataset: Path) -> None
         assert "the budget of $0 for this benchmark is used up" in told.err
 
 
-async def test_a_server_killed_half_way_is_told_as_errors_and_gone_on_with(dataset: Path) -> None:
+async def test_a_server_killed_half_way_gives_errors_and_the_benchmark_resumes(dataset: Path) -> None:
     async with dying() as server:
         cut = await bench(dataset, server.url, *AT_ONCE)
         assert len(server.received) == LIVES
@@ -136,7 +136,7 @@ async def test_where_signals_answer_in_a_dead_models_place_the_figures_say_so(da
 
 
 @pytest.mark.parametrize(("method", "fallbacks"), [("judge", 0), ("auto", RUNS - LIVES)])
-async def test_a_model_whose_process_is_killed_under_way_is_told_and_counted(
+async def test_a_model_whose_process_is_killed_is_reported_and_counted(
     dataset: Path, method: str, fallbacks: int
 ) -> None:
     async with model_process() as model:

@@ -275,7 +275,7 @@ async def test_the_lanes_names_stay_where_the_picture_is_scrolled(site: Site) ->
     assert 0 <= box["x"] < 60
 
 
-async def test_a_page_names_its_parts_for_those_who_do_not_see_it(site: Site) -> None:
+async def test_a_page_names_its_parts_for_screen_readers(site: Site) -> None:
     for name in PAGES:
         page = await site.open(site.path(name))
         assert await page.locator("main").count() == 1
@@ -311,7 +311,7 @@ CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_text_stands_out_from_its_ground(site: Site, scheme: Literal["light", "dark"]) -> None:
+async def test_text_has_enough_contrast(site: Site, scheme: Literal["light", "dark"]) -> None:
     """At least 4.5 to 1, as WCAG 2.2 requires (1.4.3)."""
     for name in PAGES:
         page = await site.open(site.path(name), color_scheme=scheme)

@@ -18,11 +18,11 @@ from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import wait_until
 from tests.e2e.model_server import ModelServer, Scripted, serve
 from tests.e2e.test_faults_model import PRICED
-from tests.e2e.test_halves import StartAnalyzer, asking, server, start_analyzer
+from tests.e2e.test_halves import StartAnalyzer, asking, start_analyzer
 from tests.e2e.test_line_model import VERDICT, in_background, settings_for
 from tests.runs import run, step
 
-__all__ = ["server", "start_analyzer"]
+__all__ = ["start_analyzer"]
 
 TOKENS_USD: Final = 100 * 0.15e-6 + 20 * 0.6e-6
 """What the server charges for a call: its usage at the model's list price."""

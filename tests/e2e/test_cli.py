@@ -187,9 +187,7 @@ class TestShapes:
             assert (said.code, len(said.objects)) == (1, 2)
             assert str(files[1]) in said.complaint
 
-    def test_a_run_that_did_its_task_is_no_failure_unless_it_is_said_to_be(
-        self, cli: Cli, write: Write
-    ) -> None:
+    def test_a_run_that_did_its_task_has_not_failed_unless_stated(self, cli: Cli, write: Write) -> None:
         path = write("a", encode([chat(1, parent=None, answer="12", agent_name="counter")]))
         (found,) = cli("attribute", path, "--format", "json").objects
         assert (found["status"], found["agent"]) == ("no_failure", None)
@@ -278,7 +276,7 @@ FORMATS = {
 
 @pytest.mark.parametrize("packing", ["plain", "gzip"])
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_format_is_told_by_its_content(cli: Cli, write: Write, name: str, packing: str) -> None:
+def test_every_format_is_recognised_by_its_content(cli: Cli, write: Write, name: str, packing: str) -> None:
     data = gzip.compress(FORMATS[name]) if packing == "gzip" else FORMATS[name]
     path = write("no-telling-name", data)
     (steps,) = cli("steps", path, "--format", "json").objects
@@ -314,7 +312,7 @@ def test_a_dash_reads_standard_input(command: str) -> None:
     assert (said.code, said.err, len(said.objects)) == (0, "", 1)
 
 
-def test_a_reader_that_goes_away_is_no_traceback(write: Write) -> None:
+def test_a_closed_pipe_gives_no_traceback(write: Write) -> None:
     path = write("a", as_bytes([CONVERSATION] * 3000))
     command = f"{sys.executable} -m analyzer steps {path} --format json | head -1"
     ended = subprocess.run(
@@ -373,7 +371,7 @@ def test_what_cannot_be_read_is_one_line_and_exit_1(cli: Cli, write: Write, comm
 
 @pytest.mark.parametrize("command", ["steps", "attribute", "replay", "bench"])
 @pytest.mark.parametrize("target", ["missing", "."])
-def test_a_file_that_is_none_is_wrong_usage(cli: Cli, command: str, target: str) -> None:
+def test_a_path_that_is_not_a_file_is_wrong_usage(cli: Cli, command: str, target: str) -> None:
     more = ["--endpoint", "http://127.0.0.1:1"] if command == "replay" else []
     said = cli(command, target, *more)
     # A folder without anything in it is a data set without runs.

@@ -235,7 +235,7 @@ async def _flooded(line: Line) -> tuple[list[float], list[float]]:
     return waits, floods
 
 
-def test_half_open_clients_and_slow_readers_cost_nobody_else_anything(start_line: StartLine) -> None:
+def test_half_open_clients_and_slow_readers_delay_no_other(start_line: StartLine) -> None:
     with many_files(1000), grpc_backend() as backend:
         line = start_line(forward_endpoint=backend.url)
         asyncio.run(_among_the_slow(line))
@@ -260,7 +260,7 @@ async def _among_the_slow(line: Line) -> None:
         writer.close()
 
 
-def test_requests_of_20_mb_are_taken_or_told_to_come_again_and_memory_stays_bounded(
+def test_requests_of_20_mb_are_taken_or_asked_to_retry_in_bounded_memory(
     start_line: StartLine,
 ) -> None:
     """Eight clients at once: the bodies together are bounded, and refused ones are sent again."""

@@ -13,9 +13,9 @@ from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import HOST, free_ports
 from tests.e2e.backend import grpc_backend, http_backend
 from tests.e2e.line import StartLine, environment
-from tests.e2e.test_halves import StartAnalyzer, server, start_analyzer
+from tests.e2e.test_halves import StartAnalyzer, start_analyzer
 
-__all__ = ["server", "start_analyzer"]
+__all__ = ["start_analyzer"]
 
 
 def consult(folder: Path, **settings: str | int) -> tuple[int, dict[str, dict[str, Any]]]:

@@ -20,10 +20,7 @@ from semconv.model import Span, TraceId
 from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import wait_until
 from tests.e2e.line import Line, StartLine
-from tests.e2e.test_halves import server
 from tests.factories import agent, chat, tool, workflow
-
-__all__ = ["server"]
 
 PASSING: Final = 16
 ENOUGH: Final = 14

@@ -59,7 +59,7 @@ async def retry(folder: Path, url: str | None) -> tuple[int | None, str, str]:
     return process.returncode, out.decode(), err.decode()
 
 
-async def test_a_team_that_is_told_the_fix_succeeds_at_the_second_attempt(tmp_path: Path) -> None:
+async def test_a_team_that_gets_the_fix_succeeds_at_the_second_attempt(tmp_path: Path) -> None:
     async with serve(judged(2, "clerk", "Work the sum out with the calculator.")) as server:
         code, out, err = await retry(tmp_path, server.url)
     assert (code, len(server.received)) == (0, 1), err

@@ -475,7 +475,7 @@ def with_tool(place: Path, name: str) -> None:
     place.write_text(json.dumps(trace))
 
 
-async def test_what_becomes_of_each_tool_is_said_before_the_first_trial(tmp_path: Path) -> None:
+async def test_the_treatment_of_each_tool_is_shown_before_the_first_trial(tmp_path: Path) -> None:
     place = recorded(tmp_path)
     with_tool(place, "send_invoice")
     options = ["--expect", "840", "--max-calls", "9", "--http-tool", "send_invoice=INVOICE_API"]

@@ -63,7 +63,7 @@ async def test_passing_and_failing_runs_are_retried_in_four_arms_at_the_same_cos
     assert not RetryGate.read(gate).gate.allows
 
 
-async def test_runs_that_cannot_be_rerun_are_left_out_and_told(tmp_path: Path) -> None:
+async def test_runs_that_cannot_be_rerun_are_left_out_and_reported(tmp_path: Path) -> None:
     recorded(tmp_path, 1, 820)
     async with model() as url:
         options = ["--expect", "840", "--upstream", url, "--max-calls", "100"]
@@ -94,7 +94,7 @@ async def test_a_used_up_budget_ends_the_pilot_with_what_was_measured(tmp_path: 
         (["1.json", "--retry"], "expected --check"),
     ],
 )
-async def test_wrong_usage_is_told_before_anything_starts(
+async def test_wrong_usage_is_refused_before_anything_starts(
     tmp_path: Path, arguments: list[str], expected: str
 ) -> None:
     recorded(tmp_path, 1, 820)

@@ -196,7 +196,7 @@ async def test_a_redirect_is_not_followed_with_the_trials_address(tmp_path: Path
         pytest.param("ftp://127.0.0.1/run", b"expected a URL that begins with http", id="another scheme"),
     ],
 )
-async def test_an_address_that_is_none_is_said(tmp_path: Path, url: str, expected: bytes) -> None:
+async def test_an_invalid_address_is_refused(tmp_path: Path, url: str, expected: bytes) -> None:
     process = await started(
         tmp_path, str(recorded(tmp_path)), "--expect", "1", "--max-calls", "9", "--url", url
     )

@@ -105,7 +105,7 @@ async def test_all_checks_must_pass() -> None:
     assert not await both(Ended(output="480"))
 
 
-async def test_a_check_that_cannot_run_is_no_failure_of_the_workflow() -> None:
+async def test_a_check_that_cannot_run_does_not_count_as_a_failed_workflow() -> None:
     with pytest.raises(CheckFailed, match="--check /no/such"):
         await CommandCheck(arguments=["/no/such"])(Ended())
 

@@ -124,7 +124,7 @@ def wait_for_settled(line: Line, count: int) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_the_backends_own_wish_is_honoured_and_nothing_else_is_sent_meanwhile(
+def test_the_backends_retry_delay_is_honoured_and_nothing_is_sent_meanwhile(
     start_line: StartLine, protocol: Protocol
 ) -> None:
     wish = 2.0

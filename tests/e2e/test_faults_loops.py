@@ -70,7 +70,9 @@ def test_an_endpoint_that_is_ourselves_by_another_name_loses_nothing(
         )
 
 
-def test_two_in_a_ring_stop_at_the_first_round_and_keep_what_nobody_has(tmp_path: Path, door: Alias) -> None:
+def test_two_services_in_a_ring_stop_at_the_first_round_and_keep_the_spans(
+    tmp_path: Path, door: Alias
+) -> None:
     for name in ("near", "far"):
         (tmp_path / name).mkdir()
     with starting(tmp_path / "near") as start_near, starting(tmp_path / "far") as start_far:
@@ -90,7 +92,7 @@ def test_two_in_a_ring_stop_at_the_first_round_and_keep_what_nobody_has(tmp_path
             assert len(backend.await_spans("0af7651916cd43dd8448eb211c80319c", 5)) == 5
 
 
-def test_spans_of_a_traced_model_proxy_behind_the_judge_are_passed_on_and_ask_nobody(
+def test_spans_of_a_traced_model_proxy_behind_the_judge_are_forwarded_without_model_calls(
     start_line: StartLine,
 ) -> None:
     """It continues our own call's trace with an agent's attributes; we must not analyse our own spans."""

@@ -57,7 +57,7 @@ def after_a_restart(start: StartLine, line: Line, backend: Backend, server: Mode
         ),
     ],
 )
-def test_signals_answer_in_its_place_and_a_restart_asks_nobody_again(
+def test_signals_answer_in_its_place_and_a_restart_asks_no_model_again(
     start_line: StartLine, answer: Scripted, settings: dict[str, str], asked: tuple[int, int]
 ) -> None:
     with grpc_backend() as backend, in_background(serve(answer)) as server:

@@ -102,7 +102,7 @@ def test_a_row_that_a_flipped_bit_of_its_head_hides_is_counted_and_said(
         assert said["items"] == SPANS_A_REQUEST
 
 
-def test_of_a_truncated_journal_the_sound_part_arrives_and_the_rest_is_said(
+def test_the_sound_part_of_a_truncated_journal_arrives_and_the_loss_is_reported(
     start_line: StartLine, tmp_path: Path
 ) -> None:
     fill(start_line(forward_endpoint=NOWHERE, shutdown_s=0.5), range(1, 61))
@@ -192,9 +192,7 @@ def test_a_data_directory_that_cannot_be_written_is_refused_in_words(read_only: 
         assert "ead-only" in said
 
 
-def test_nobody_else_of_the_machine_may_read_what_a_service_keeps(
-    start_line: StartLine, tmp_path: Path
-) -> None:
+def test_other_users_cannot_read_a_services_files(start_line: StartLine, tmp_path: Path) -> None:
     fill(start_line(forward_endpoint=NOWHERE, shutdown_s=0.5), range(1, 3))
     kept = [tmp_path / "data", *(tmp_path / "data").rglob("*")]
     assert len(kept) > 4

@@ -67,7 +67,7 @@ def test_a_run_that_cannot_be_replayed_is_refused_with_the_reason(capsys: pytest
         (["--until", "99"], "index of a model call"),
     ],
 )
-def test_wrong_usage_is_told(
+def test_wrong_usage_is_refused(
     options: list[str], told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BLAMESPAN_TOKEN", raising=False)

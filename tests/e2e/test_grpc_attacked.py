@@ -158,7 +158,7 @@ def test_bombs_unpack_to_no_more_than_a_request_may_have(
     assert is_well(line)
 
 
-def test_a_flood_of_streams_on_one_connection_is_served_or_told_to_come_again(line: Line) -> None:
+def test_a_flood_of_streams_on_one_connection_is_served_or_asked_to_retry(line: Line) -> None:
     body = BODIES[Signal.TRACES]()
     with grpc.insecure_channel(line.grpc.removeprefix("http://")) as channel:
         made: Any = channel

@@ -25,7 +25,7 @@ from collector_processor.store.jobs import JobRows
 from semconv.attributes import FAILURE_AGENT_NAME, FAILURE_FALLBACK, FAILURE_METHOD, FAILURE_MODEL
 from semconv.model import Trajectory
 from tests.backends.forked import fork
-from tests.backends.postgresql import PostgresServer, postgresql
+from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import Server, running, wait_until
 from tests.e2e.backend import Backend, grpc_backend
 from tests.e2e.line import StartLine, environment
@@ -87,13 +87,6 @@ def analyzers(folder: Path) -> Iterator[StartAnalyzer]:
             return Asked(server=server, address=said["web"])
 
         yield start
-
-
-@pytest.fixture
-def server() -> Iterator[PostgresServer]:
-    """Name it first in a test: services that still run when it ends wait 20 s for it."""
-    with postgresql() as running:
-        yield running
 
 
 @pytest.fixture
@@ -207,7 +200,7 @@ def test_a_collectors_page_has_runs_analysed_again_by_an_analyzer_and_says_when_
         assert "No analyzer answers" in page(run)[1]
 
 
-def test_an_analyzer_answers_nobody_without_the_token_but_probes(
+def test_without_the_token_an_analyzer_answers_only_probes(
     server: PostgresServer, start_analyzer: StartAnalyzer
 ) -> None:
     analyzer = start_analyzer(token=TOKEN, web_listen="0.0.0.0:0", store_url=server.url())
@@ -229,7 +222,7 @@ def test_an_analyzer_answers_nobody_without_the_token_but_probes(
     ],
     ids=["a collector without a store", "an analyzer without one", "an address", "open without a token"],
 )
-def test_what_does_not_fit_together_is_said_at_the_start(
+def test_contradicting_settings_are_refused_at_the_start(
     half: str, settings: dict[str, str], told: str, tmp_path: Path
 ) -> None:
     done = subprocess.run(

@@ -223,7 +223,7 @@ async def test_given_failures_are_compared_with_the_injected_ones(tmp_path: Path
         (("--", "true"), "expected --out FILE"),
     ],
 )
-async def test_wrong_usage_is_told_before_anything_starts(
+async def test_wrong_usage_is_refused_before_anything_starts(
     options: tuple[str, ...], expected: str, tmp_path: Path
 ) -> None:
     process = await asyncio.create_subprocess_exec(

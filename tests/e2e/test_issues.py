@@ -6,9 +6,8 @@ import json
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
@@ -26,6 +25,7 @@ from tests.e2e.line import Line, StartLine
 from tests.e2e.spans import carriers
 from tests.e2e.traffic import send
 from tests.factories import agent, chat, tool, workflow
+from tests.loopback import serve_http
 
 
 def trace_id(number: int) -> TraceId:
@@ -84,13 +84,8 @@ def pager() -> Iterator[tuple[str, list[dict[str, Any]]]]:
         def log_message(self, *_args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Pager)
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/", told
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serve_http(Pager) as address:
+        yield f"{address}/", told
 
 
 def test_a_recurring_failure_is_listed_resolved_and_comes_back(
@@ -182,7 +177,7 @@ def test_a_recurring_failure_is_listed_resolved_and_comes_back(
         (["remove", "ab"], 2),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(
+def test_invalid_input_is_refused_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int
 ) -> None:
     from tests.issues import Bench  # noqa: PLC0415 - stores only this test makes by hand
@@ -213,7 +208,7 @@ def test_a_receiver_that_never_answers_holds_nothing_up(start_line: StartLine) -
         assert line.terminate() == 0, "a receiver is not waited for"
 
 
-def test_a_service_behind_apprise_is_told_by_a_running_service(
+def test_a_service_behind_apprise_gets_notices_of_a_running_service(
     start_line: StartLine, pager: tuple[str, list[dict[str, Any]]], tmp_path: Path
 ) -> None:
     """The service is apprise's ``json://`` at a local server; no real one is tested."""

@@ -21,7 +21,7 @@ from semconv.model import TraceId
 from tests.backends import install
 from tests.backends.fixtures import insist_on
 from tests.backends.kafka_broker import KafkaBroker, start_kafka
-from tests.backends.postgresql import PostgresServer, postgresql
+from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import wait_until
 from tests.e2e.backend import Backend, grpc_backend
 from tests.e2e.kafka_group import (
@@ -52,12 +52,6 @@ SLOW: Final = {"root_grace": 600_000}
 def kafka(tmp_path: Path) -> Iterator[KafkaBroker]:
     with start_kafka(insist_on("kafka", install.kafka_binary()), tmp_path / "kafka") as broker:
         yield broker
-
-
-@pytest.fixture
-def server() -> Iterator[PostgresServer]:
-    with postgresql() as running:
-        yield running
 
 
 @pytest.fixture
@@ -95,7 +89,7 @@ def test_a_request_goes_through_kafka_with_its_tenant(start_processor: StartProc
         assert "Traceback" not in line.server.log.read_text(errors="replace")
 
 
-def test_key_and_partition_are_those_of_the_collectors_exporter(
+def test_key_and_partition_equal_those_of_the_collectors_exporter(
     start_processor: StartProcessor, collector: Doors, kafka: KafkaBroker
 ) -> None:
     """10,000 traces, sent to the Collector and to a blamespan: each lands twice in one partition."""

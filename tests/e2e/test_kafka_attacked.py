@@ -12,10 +12,8 @@ import pytest
 from confluent_kafka import Producer
 
 from collector_processor.rebuild.encode import encode
-from tests.backends import install
-from tests.backends.fixtures import insist_on
-from tests.backends.kafka_broker import KafkaBroker, start_kafka
-from tests.backends.postgresql import PostgresServer, postgresql
+from tests.backends.kafka_broker import KafkaBroker
+from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import wait_until
 from tests.e2e.backend import grpc_backend
 from tests.e2e.kafka_group import TENANT, StartProcessor, committed, processors
@@ -54,19 +52,6 @@ HOSTILE: Final[Mapping[str, Poison]] = {
     "5,000 headers": Poison(value=GOOD, headers={f"x-{number}": b"x" * 50 for number in range(5_000)}),
     "a key that is no text": Poison(value=b"\xff", key=b"\xff\x00" * 1_000),
 }
-
-
-@pytest.fixture
-def kafka(tmp_path: Path) -> Iterator[KafkaBroker]:
-    with start_kafka(insist_on("kafka", install.kafka_binary()), tmp_path / "kafka") as broker:
-        broker.create()
-        yield broker
-
-
-@pytest.fixture
-def server() -> Iterator[PostgresServer]:
-    with postgresql() as running:
-        yield running
 
 
 @pytest.fixture

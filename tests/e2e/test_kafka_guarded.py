@@ -81,7 +81,7 @@ def partitions(line: Line) -> float:
     return line.sample("blamespan_kafka_partitions")
 
 
-def test_a_processor_signs_in_over_tls_and_its_password_is_told_nowhere(
+def test_a_processor_signs_in_over_tls_and_its_password_appears_nowhere(
     start_processor: StartProcessor, broker: KafkaBroker, identity: Identity
 ) -> None:
     chosen = topics(broker, "sasl")

@@ -147,7 +147,7 @@ def test_labels_make_a_ranker_that_answers_in_the_next_service(start_line: Start
         (("train", "runs.json", "--out", "m.json", "--tenant", "x=y"), 2, "exclude a DATASET"),
     ],
 )
-def test_what_cannot_be_labelled_is_said_in_one_line(
+def test_an_invalid_label_is_refused_in_one_line(
     labelled_data: Path, arguments: Sequence[str], code: int, message: str
 ) -> None:
     said = cli(labelled_data, *arguments)

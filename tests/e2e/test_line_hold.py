@@ -64,7 +64,7 @@ def test_no_original_reaches_the_backend_before_the_verdict(start_line: StartLin
         assert len(backend.spans(played.trace_id)) == DEMO_SPANS, "nothing beside the originals"
 
 
-def test_what_gets_no_verdict_in_time_goes_on_untouched_and_the_blame_follows_late(
+def test_spans_without_a_verdict_in_time_are_forwarded_unchanged_and_the_blame_follows(
     start_line: StartLine,
 ) -> None:
     with grpc_backend() as backend:

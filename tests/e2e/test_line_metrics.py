@@ -48,7 +48,7 @@ def test_what_metrics_shows_is_sent_too_and_is_nobodys_traffic(start_line: Start
         assert line.items("received", Signal.METRICS) == 0
 
 
-def test_without_an_endpoint_for_metrics_it_is_said_and_the_service_serves(start_line: StartLine) -> None:
+def test_a_missing_endpoint_for_metrics_is_reported_and_the_service_serves(start_line: StartLine) -> None:
     line = start_line(**EXPORTED)
     assert len(line.said("own metrics are not sent: no endpoint for metrics is set")) == 1
     assert line.runs() == []

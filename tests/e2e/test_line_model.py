@@ -84,7 +84,7 @@ def told_by(spans: list[Placed]) -> dict[str, Any]:
     return decisive.attributes
 
 
-def test_a_judges_verdict_stands_on_the_carrier_with_the_models_name(start_line: StartLine) -> None:
+def test_a_judges_verdict_is_on_the_carrier_with_the_models_name(start_line: StartLine) -> None:
     with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT))) as server:
         line = start_line(forward_endpoint=backend.url, **settings_for(server))
         well, played = play_demo(without_mistake), play_demo()
@@ -159,7 +159,7 @@ async def acompletion(**_):
 PATIENCE_S: Final = 20.0
 
 
-def test_a_run_that_arrives_while_the_model_is_imported_holds_nobody_up(
+def test_a_run_that_arrives_while_the_model_is_imported_delays_no_other(
     start_line: StartLine, tmp_path: Path
 ) -> None:
     """After a restart with a backlog, the loop waited for the import, and the probe had the pod killed."""

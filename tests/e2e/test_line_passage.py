@@ -66,7 +66,7 @@ def every_field(one: Span) -> Span:
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
-def test_every_signal_by_every_door_goes_on_byte_for_byte(
+def test_every_signal_over_every_protocol_is_forwarded_byte_for_byte(
     start_line: StartLine, protocol: str, compression: str
 ) -> None:
     with open_backend(protocol) as backend:
@@ -189,7 +189,7 @@ def test_a_signal_that_is_turned_off_is_kept_and_makes_no_evaluation_log(start_l
     assert [line.verdicts(what, Signal.LOGS) for what in ("sent", "refused", "unsupported")] == [0, 0, 0]
 
 
-def test_a_backend_that_is_away_is_told_from_one_that_waits_and_the_lag_ends_with_the_delivery(
+def test_an_unreachable_backend_is_distinguished_from_a_throttling_one_and_the_lag_ends_with_the_delivery(
     start_line: StartLine,
 ) -> None:
     (port,) = free_ports(1)

@@ -102,7 +102,7 @@ def test_where_all_runs_are_wanted_one_that_went_well_says_so_on_its_root(start_
         assert (evaluations(backend), len(backend.spans(played.trace_id))) == ([PASSED], DEMO_SPANS + 1)
 
 
-def test_a_late_span_that_changes_nothing_is_passed_on_and_nobody_is_blamed_twice(
+def test_a_late_span_that_changes_nothing_is_forwarded_without_a_second_blame(
     start_line: StartLine, tmp_path: Path
 ) -> None:
     with grpc_backend() as backend:

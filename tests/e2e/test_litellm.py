@@ -66,7 +66,7 @@ async def test_good_json_is_a_verdict() -> None:
     assert request.body["response_format"]["json_schema"]["strict"] is True
 
 
-async def test_the_call_can_be_told_from_the_agents_own() -> None:
+async def test_our_model_call_is_distinguishable_from_the_agents_own() -> None:
     _, server = await judge(Scripted(text=GOOD))
     parent = server.received[0].headers["traceparent"]
     assert re.fullmatch(rf"00-{OWN_CALL_TRACE_PREFIX}[0-9a-f]{{16}}-[0-9a-f]{{16}}-00", parent)
@@ -150,7 +150,7 @@ async def test_no_answer_in_time_is_an_error() -> None:
     assert found.effort.cost_usd is None
 
 
-async def test_nobody_listening_is_an_error() -> None:
+async def test_an_unreachable_model_is_an_error() -> None:
     async with serve(Scripted()) as server:
         pass
     found = await Attributor(method="judge", model=model(server))(RUN)

@@ -198,7 +198,7 @@ def test_beyond_this_machine_a_token_is_needed(
 
 
 @pytest.mark.parametrize("tenant", ["shop", "", "=x", "x-scope-orgid="])
-def test_what_is_no_tenant_is_refused(
+def test_an_invalid_tenant_is_refused(
     tenant: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(["mcp", "--data-dir", str(tmp_path), "--tenant", tenant]) == 2

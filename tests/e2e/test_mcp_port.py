@@ -172,7 +172,7 @@ def test_hostile_bodies_and_arguments_are_refused_briefly(tmp_path: Path) -> Non
         assert '"isError":true' not in mcp.ask(call(2, "list_issues"), **session).text.replace(" ", "")
 
 
-def test_sessions_are_bounded_and_those_that_are_open_go_on(tmp_path: Path) -> None:
+def test_sessions_are_bounded_and_open_ones_go_on(tmp_path: Path) -> None:
     with opened(tmp_path) as mcp:
         first = {SESSION.replace("-", "_"): mcp.greet().session}
         statuses = [mcp.greet().status for _ in range(mcp_http.MOST_SESSIONS + 5)]

@@ -75,7 +75,7 @@ async def test_runs_too_long_to_compare_are_refused(stage: Stage) -> None:
         assert "too long" in await refused(client, "compare_runs", run_id="long", other_run_id="long")
 
 
-async def test_unknown_runs_and_those_of_other_tenants_are_refused_by_every_tool(stage: Stage) -> None:
+async def test_every_tool_refuses_unknown_runs_and_runs_of_other_tenants(stage: Stage) -> None:
     theirs = replace(RUN, run_id="theirs")
     verdict = dataclasses.replace(
         verdict_of(theirs, blame(theirs, 2), "shop", 1), tenant=Tenant("x-scope-orgid=bank")

@@ -167,7 +167,7 @@ def test_blameless_alone_is_refused_if_the_recorded_run_is_blameless(
     assert "say what a right answer is" in ended.stderr
 
 
-def test_nobody_is_blamed_where_nothing_can_be_judged() -> None:
+def test_no_agent_is_blamed_if_nothing_can_be_judged() -> None:
     assert blame_in([]) is None
 
 
@@ -271,7 +271,7 @@ def test_a_check_says_what_is_right_and_without_a_command_nothing_runs(project: 
         (["none.json", "--out", "pinned", "--", "python", "report.py"], "none.json"),
     ],
 )
-def test_what_cannot_be_pinned_is_told(project: Path, words: list[str], told: str) -> None:
+def test_a_run_that_cannot_be_pinned_is_refused(project: Path, words: list[str], told: str) -> None:
     ended = pin(project, *words)
     assert ended.returncode != 0
     assert told in ended.stderr

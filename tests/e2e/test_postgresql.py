@@ -6,7 +6,6 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ import pytest
 
 from collector_processor.rebuild.encode import encode
 from semconv.model import Span, TraceId
-from tests.backends.postgresql import PostgresServer, postgresql
+from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import wait_until
 from tests.e2e.backend import grpc_backend
 from tests.e2e.line import Line, StartLine, environment
@@ -27,13 +26,6 @@ from tests.factories import agent, chat, workflow
 
 REFUSING: Final = ["degraded", "the store of verdicts refuses: spans flow on and verdicts wait"]
 HANGING: Final = ["degraded", "the store of verdicts does not answer: spans flow on and verdicts wait"]
-
-
-@pytest.fixture
-def server() -> Iterator[PostgresServer]:
-    """Name it first in a test: services that still run when it ends wait 20 s for it."""
-    with postgresql() as running:
-        yield running
 
 
 def run(trace_id: str) -> list[Span]:
@@ -251,7 +243,7 @@ def test_while_the_server_refuses_spans_flow_on_and_verdicts_wait(
         assert "Traceback" not in line.server.log.read_text(errors="replace")
 
 
-def test_a_server_that_is_away_at_the_start_is_said_and_nothing_is_taken(
+def test_a_server_that_is_away_at_the_start_is_reported_and_nothing_is_accepted(
     server: PostgresServer, tmp_path: Path
 ) -> None:
     server.stop()

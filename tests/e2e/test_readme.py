@@ -68,7 +68,7 @@ def test_the_installation_judges_a_program_that_is_not_instrumented(checkout: Pa
     assert "analyst, at step" in ended.stderr
 
 
-def test_the_service_stands_between_agents_and_their_backend(tmp_path: Path) -> None:
+def test_the_service_runs_between_agents_and_their_backend(tmp_path: Path) -> None:
     grpc, http, page = free_ports(3)
     ours = [line for line in SHELL[1].splitlines() if "OTEL_EXPORTER" not in line]
     theirs = [line for line in SHELL[1].splitlines() if "OTEL_EXPORTER" in line]

@@ -18,7 +18,6 @@ from threading import Event, Thread
 from typing import Any, Final
 
 import psycopg
-import pytest
 import yaml
 
 import analyzer
@@ -28,10 +27,8 @@ from collector_processor.otlp import Signal
 from collector_processor.rebuild.encode import encode
 from collector_processor.store.database.upgrade import SCHEMA
 from semconv.model import TraceId
-from tests.backends import install
-from tests.backends.fixtures import insist_on
-from tests.backends.kafka_broker import KafkaBroker, start_kafka
-from tests.backends.postgresql import PostgresServer, postgresql
+from tests.backends.kafka_broker import KafkaBroker
+from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import HOST, free_ports, wait_until
 from tests.deploy.test_collectors import FOLDER, StartTier, collector, start_tier
 from tests.e2e.backend import Backend, grpc_backend
@@ -161,19 +158,6 @@ def columns(server: PostgresServer) -> set[str]:
     asked = "SELECT column_name FROM information_schema.columns WHERE table_name = 'verdict'"
     with psycopg.connect(host=str(server.folder), user="postgres", autocommit=True) as db:
         return {row[0] for row in db.execute(asked)}
-
-
-@pytest.fixture
-def server() -> Iterator[PostgresServer]:
-    with postgresql() as running:
-        yield running
-
-
-@pytest.fixture
-def kafka(tmp_path: Path) -> Iterator[KafkaBroker]:
-    with start_kafka(insist_on("kafka", install.kafka_binary()), tmp_path / "kafka") as broker:
-        broker.create()
-        yield broker
 
 
 def test_behind_kafka_processors_are_replaced_one_by_one_without_loss(

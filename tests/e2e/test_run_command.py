@@ -9,10 +9,9 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.request import ProxyHandler, build_opener
@@ -24,6 +23,7 @@ from collector_processor.otlp import Signal
 from collector_processor.rebuild.decode import decode
 from tests.backends.supervise import wait_until
 from tests.e2e.backend import grpc_backend
+from tests.loopback import serve_http
 
 PLAIN = """
 import json, os, sys
@@ -94,15 +94,8 @@ def provider() -> Iterator[str]:
 
 @contextmanager
 def serving(provider: type[BaseHTTPRequestHandler] = Provider) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), provider)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serve_http(provider) as address:
+        yield f"{address}/v1"
 
 
 def run(folder: Path, *words: str, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
@@ -179,7 +172,7 @@ def test_spans_are_judged_and_still_reach_the_programs_own_backend(tmp_path: Pat
     assert {"invoke_workflow sales", "invoke_agent analyst"} <= names
 
 
-def test_a_backend_that_is_away_is_said_and_costs_no_verdict(tmp_path: Path) -> None:
+def test_an_unreachable_backend_is_reported_and_costs_no_verdict(tmp_path: Path) -> None:
     (tmp_path / "sales.py").write_text(INSTRUMENTED)
     own = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
     ended = run(tmp_path, sys.executable, "sales.py", **own)
@@ -272,7 +265,7 @@ def test_a_provider_named_in_code_gets_no_call_redirected_to_openai(plain: Path,
     assert (ended.returncode, ended.stdout) == (0, f"{WRONG}\n")
 
 
-def test_output_that_nobody_reads_any_more_ends_nothing(tmp_path: Path) -> None:
+def test_a_closed_output_does_not_end_the_program(tmp_path: Path) -> None:
     (tmp_path / "long.py").write_text("import sys\nfor _ in range(50_000): print('x' * 20)\nsys.exit(5)\n")
     script = f"{sys.executable} -m analyzer run --expect x -- {sys.executable} long.py | head -1"
     done = subprocess.run(
@@ -486,7 +479,7 @@ def test_a_failed_run_is_proved_by_an_experiment(tmp_path: Path) -> None:
         (("--expect", "3,630"), "the run: cannot be replayed: the tool `sales` would really run in a trial"),
     ],
 )
-def test_what_a_proof_lacks_is_said_after_the_verdict(
+def test_requirements_of_a_proof_are_shown_after_the_verdict(
     plain: Path, provider: str, options: tuple[str, ...], missing: str
 ) -> None:
     words = ["--prove", *options, "--", sys.executable, "report.py"]

@@ -138,7 +138,7 @@ async def test_a_text_is_copied_as_it_was_recorded(site: Site) -> None:
     assert await other.locator("#step-0 .about").is_visible()
 
 
-async def test_a_long_text_is_shown_whole_where_it_stands(site: Site) -> None:
+async def test_a_long_text_is_shown_whole_in_place(site: Site) -> None:
     run_id = await add_spans(
         site.stage, long_run(4, "words " * 3_000 + "until the end. " + "more " * 600), "archive"
     )

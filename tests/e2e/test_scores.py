@@ -310,9 +310,7 @@ def test_a_tenants_verdict_is_scored_once_and_its_correction_replaces_it(name: s
 
 
 @pytest.mark.parametrize("name", [*SERVERS])
-def test_a_persons_score_there_becomes_a_label_here_and_a_later_label_stands(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_persons_score_becomes_a_label_and_a_later_label_is_kept(name: str, tmp_path: Path) -> None:
     opened, server_of = SERVERS[name]
     with opened(tmp_path) as url, starting(tmp_path) as start, relayed(url) as relay:
         backend = server_of(url)

@@ -25,11 +25,11 @@ from tests.e2e.line import StartLine, environment
 from tests.e2e.model_server import Scripted, serve
 from tests.e2e.rotation import round_robin
 from tests.e2e.test_faults_model import PRICED
-from tests.e2e.test_halves import StartAnalyzer, announced, server, start_analyzer
+from tests.e2e.test_halves import StartAnalyzer, announced, start_analyzer
 from tests.e2e.test_line_model import VERDICT, in_background, settings_for, told_by
 from tests.e2e.traffic import CARRIERS, DEMO_SPANS, play_demo, send
 
-__all__ = ["server", "start_analyzer"]
+__all__ = ["start_analyzer"]
 
 RUNS: Final = 12
 

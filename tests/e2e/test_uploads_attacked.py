@@ -62,7 +62,7 @@ def analysed(line: Line, body: bytes) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_an_upload_of_too_many_values_is_refused_and_holds_nobody_up(line: Line, name: str) -> None:
+def test_an_upload_of_too_many_values_is_refused_and_delays_no_other(line: Line, name: str) -> None:
     body = gzip.compress(HOSTILE[name](), 6)
     pages = line.pages_pid()
     before = line.peak() + line.peak(pages)

@@ -11,7 +11,7 @@ from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.inquiry.errors import UnknownMethod
 from analyzer.lab.published import AllAtOnce
 from analyzer.methods.attribution import Attributor
-from analyzer.methods.replies.free_text import read_answer
+from analyzer.methods.free_text import read_answer
 from semconv.model import Abstention, Blame, Status, Verdict
 from tests.inquiries import attribute
 from tests.runs import run, step
@@ -44,20 +44,6 @@ async def test_an_answer_that_agrees_with_itself_is_the_verdict() -> None:
     assert (verdict.agent, verdict.step, verdict.reason) == ("B", 2, "it miscounted.")
 
 
-async def test_a_contradiction_is_resolved_to_the_named_agents_nearest_step_and_said() -> None:
-    verdict, _ = await ask(said("A", 4))
-    assert isinstance(verdict, Blame)
-    assert (verdict.agent, verdict.step) == ("A", 3)
-    assert "named A and step 4, which is C's" in verdict.reason
-
-
-async def test_an_agent_that_does_not_exist_leaves_the_step_to_decide_and_is_said() -> None:
-    verdict, _ = await ask(said("Santa", 2))
-    assert isinstance(verdict, Blame)
-    assert (verdict.agent, verdict.step) == ("B", 2)
-    assert "not an agent of this run" in verdict.reason
-
-
 @pytest.mark.parametrize("bad", [said("A", 99), said("A", "4 or 12"), "I cannot tell.", ""])
 async def test_what_cannot_be_used_is_asked_for_once_more_and_is_then_an_error(bad: str) -> None:
     mended, model = await ask(bad, said("B", 2))
@@ -74,12 +60,6 @@ async def test_a_model_that_finds_no_mistake_leaves_the_run_undetermined() -> No
     assert isinstance(verdict, Abstention)
     assert verdict.status is Status.UNDETERMINED
     assert len(model.prompts) == 1
-
-
-async def test_a_log_that_is_too_long_is_folded_and_that_is_said() -> None:
-    _, model = await ask(said("B", 2), max_bytes=10)
-    assert model.prompts[0].truncated
-    assert model.prompts[0].coverage < 1
 
 
 @pytest.mark.skipif(not RECORDED.exists(), reason="the recorded replies are not beside the checkout")

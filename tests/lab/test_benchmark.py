@@ -22,8 +22,7 @@ from analyzer.lab.evaluation.benchmark import (
     select,
     trained_on,
 )
-from analyzer.lab.evaluation.dataset import read_dataset
-from analyzer.lab.evaluation.folds import history_key
+from analyzer.lab.evaluation.dataset import history_key, read_dataset
 from analyzer.lab.evaluation.scores import Score, Subject, score, tabulate
 from analyzer.methods.attribution import Attributor
 from semconv.model import Attribution, Blame, Trajectory
@@ -153,7 +152,7 @@ async def test_the_constant_step_is_chosen_out_of_fold_and_for_each_subset() -> 
     assert not scores[0].step_right, "its own label did not choose the step"
 
 
-async def test_the_constant_agent_is_whoever_the_other_folds_blame_most_at_its_first_step() -> None:
+async def test_the_constant_agent_is_the_most_blamed_of_the_other_folds_at_its_first_step() -> None:
     def labelled(n: int, agent: str) -> Conversation:
         trajectory = run(*(step(name, f"{n}") for name in ("a", "b", "c", "b")), run_id=f"r{n}")
         return Conversation(trajectory=trajectory, label=Label(agent=agent, step=1), subset="s")

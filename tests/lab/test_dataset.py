@@ -71,7 +71,7 @@ def test_a_folder_may_hold_packed_files(tmp_path: Path) -> None:
         (gzip.compress(b"{}", mtime=0)[:-3], "gzip or zstd"),
     ],
 )
-def test_what_cannot_be_read_is_said_with_its_place(tmp_path: Path, data: bytes, message: str) -> None:
+def test_an_unreadable_line_is_reported_with_its_place(tmp_path: Path, data: bytes, message: str) -> None:
     path = tmp_path / "runs"
     path.write_bytes(data)
     with pytest.raises(UnreadableInput, match=message):

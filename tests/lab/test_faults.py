@@ -11,8 +11,7 @@ from analyzer.experiment.replay.tape import Answer, RecordedCall
 from analyzer.experiment.sequential import Arm, Reason
 from analyzer.lab.injection.fault_kinds import FaultKind, corrupted
 from analyzer.lab.injection.gates import Gate, balanced_weights, purity, shortcut_gates
-from analyzer.lab.injection.injector import Failure, Fault, Plan, Tried, faults_of
-from analyzer.lab.injection.twins import Next, Twin, course
+from analyzer.lab.injection.injector import Failure, Fault, Next, Plan, Tried, Twin, course, faults_of
 from semconv.dialects.reading.action import Message
 from semconv.model import Step, StepKind, ToolCall, Trajectory
 from semconv.record import replace

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from analyzer.inquiry.conversation import Conversation
-from analyzer.lab.evaluation.dataset import read_dataset
-from analyzer.lab.evaluation.folds import RunKeys, families, history_key, split, split_by_keys
+from analyzer.lab.evaluation.dataset import RunKeys, families, history_key, read_dataset, split, split_by_keys
 from tests.runs import run, step
 
 DATASETS = Path(__file__).parents[3] / "shared" / "datasets"
@@ -39,7 +38,7 @@ def test_identical_histories_are_in_one_fold_whatever_their_spelling_and_order()
     assert there == back
 
 
-def test_runs_of_one_task_are_in_one_fold_whoever_worked_on_it() -> None:
+def test_runs_of_one_task_are_in_one_fold_whichever_agents_worked_on_it() -> None:
     runs = [
         replace(one, trajectory=replace(one.trajectory, task=f"t{n // 2}"))
         for n, one in enumerate(conversations(20))
@@ -59,7 +58,7 @@ def test_kin_of_kin_are_kin() -> None:
     assert families(keys) == ("hx", "hx", "hx", "ha", "hb")
 
 
-def test_a_task_that_all_runs_share_keeps_none_of_them_together() -> None:
+def test_a_task_that_all_runs_share_does_not_keep_them_together() -> None:
     keys = [RunKeys(subset="s", history=str(n), task="the same") for n in range(10)]
     assert [len(fold) for fold in split_by_keys(keys, 5)] == [2] * 5
 
@@ -71,14 +70,14 @@ def test_another_salt_is_another_split_of_the_same_runs() -> None:
     assert all(sorted(i for fold in one for i in fold) == list(range(40)) for one in splits)
 
 
-def test_the_key_follows_from_who_said_what_in_which_order() -> None:
+def test_the_key_follows_from_speakers_texts_and_their_order() -> None:
     one = run(step("a", "x"), step("b", "y"))
     assert history_key(one) == history_key(replace(one, task="another", run_id="another"))
     assert history_key(one) != history_key(run(step("b", "y"), step("a", "x")))
     assert history_key(one) != history_key(run(step("a", "xb"), step("", "y")))
 
 
-def test_more_folds_than_runs_are_as_many_as_runs_and_one_is_none() -> None:
+def test_folds_are_at_most_as_many_as_runs_and_at_least_two() -> None:
     assert len(split(conversations(3), 10)) == 3
     with pytest.raises(ValueError, match="at least 2"):
         split(conversations(3), 1)

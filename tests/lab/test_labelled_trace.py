@@ -36,7 +36,7 @@ def test_a_labelled_trace_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("weight", [0, -1, 2, "much", None, True, float("nan")])
-def test_a_weight_that_is_none_counts_fully(tmp_path: Path, weight: object) -> None:
+def test_an_invalid_weight_counts_fully(tmp_path: Path, weight: object) -> None:
     place = tmp_path / "faults.jsonl"
     document = {"label": {**LABEL, "weight": weight}, **trace_document([SPANS], [])}
     place.write_text(json.dumps(document) + "\n")

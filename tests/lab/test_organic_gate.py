@@ -3,7 +3,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from analyzer.lab.injection.organic import (
+from analyzer.lab.injection.gates import (
     Likeness,
     Sample,
     area_under,
@@ -136,7 +136,7 @@ def test_the_area_counts_ties_half() -> None:
     assert area_under([1.0], [1.0]) == 0.5
 
 
-def test_a_comparison_is_told_in_numbers() -> None:
+def test_a_comparison_is_reported_in_numbers() -> None:
     (shape, _) = likenesses([*failures(30, "loop", twice=True), *failures(30, "")])
     document: dict[str, Any] = likeness_json(shape)
     assert document["verdict"] == "failed"

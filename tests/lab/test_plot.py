@@ -3,7 +3,7 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 from analyzer.inquiry.conversation import Label
-from analyzer.lab.evaluation.plot import to_svg
+from analyzer.lab.evaluation.bench_tables import to_svg
 from analyzer.lab.evaluation.scores import Subject, score, tabulate
 from semconv.model import Attribution, Blame
 

@@ -17,9 +17,8 @@ from analyzer.issues.labels.label_store import LabelStore, PackedRun
 from analyzer.issues.labels.labelling import accept_label
 from analyzer.issues.labels.queue import is_blind, is_random
 from analyzer.issues.labels.run_label import LabelKind, Statement
-from analyzer.methods.learned.features import FEATURES, VERSION
-from analyzer.methods.learned.model_file import read_model, write_model
-from analyzer.methods.learned.ranker import Panel, Ranker, Record
+from analyzer.methods.ranker import Panel, Ranker, Record, read_model, write_model
+from analyzer.methods.ranker_features import FEATURES, VERSION
 from collector_processor.core.disk import RUNS
 from collector_processor.core.records import Commit
 from collector_processor.core.runs import Run
@@ -170,7 +169,7 @@ def test_a_ranker_that_does_not_say_what_it_saw_is_refused(
         (["--promote", "none.json"], (1, "No such file")),
     ],
 )
-def test_wrong_usage_is_told(
+def test_wrong_usage_is_refused(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from analyzer.lab.evaluation.promotion import ALPHA, Contest, Ruling, contest, log_evidence
+from analyzer.lab.evaluation.training import ALPHA, Contest, Ruling, contest, log_evidence
 
 WIN, LOSS, BOTH, NEITHER = (False, True), (True, False), (True, True), (False, False)
 
@@ -24,7 +24,7 @@ def test_a_better_one_is_promoted_and_a_worse_one_rejected() -> None:
     assert contest([]).ruling is Ruling.UNDECIDED
 
 
-def test_a_decision_stands_whatever_comes_after_it() -> None:
+def test_a_decision_is_final_whatever_follows() -> None:
     decided = contest([WIN] * 8)
     assert contest([*[WIN] * 8, *[LOSS] * 50]) == decided
     assert decided.n == 7

@@ -96,7 +96,7 @@ async def test_hybrid_asks_only_of_the_steps_of_the_agent_that_all_at_once_names
     assert "Step 2 - B: two" in shown(model.prompts[2])
 
 
-async def test_hybrid_keeps_the_agent_where_none_of_its_steps_is_found_wrong_and_says_so() -> None:
+async def test_hybrid_keeps_the_agent_if_no_step_of_it_is_found_wrong_and_says_so() -> None:
     named = "Agent Name: A\nStep Number: 1\nReason for Mistake: x"
     attribution, _ = await ask("hybrid", named, NO, NO)
     verdict = attribution.verdict
@@ -113,8 +113,8 @@ async def test_the_right_answer_is_shown_only_with_reference(method: str) -> Non
         assert ("right answer is: five" in shown(model.prompts[0])) is with_reference
 
 
-@pytest.mark.parametrize("method", ["step-by-step", "binary-search"])
-async def test_a_log_that_is_too_long_is_folded_and_that_is_said(method: str) -> None:
+@pytest.mark.parametrize("method", ["all-at-once", "step-by-step", "binary-search"])
+async def test_a_log_that_is_too_long_is_folded_and_the_verdict_says_so(method: str) -> None:
     built = registered(method).build(20, "")
     long = run(step("A", "x" * 500), step("B", "y" * 500))
     model = ScriptedModel(replies=[NO, "lower half"])
@@ -181,7 +181,7 @@ async def test_a_single_step_needs_no_question_in_binary_search() -> None:
     assert not model.prompts
 
 
-async def test_all_at_once_that_finds_nobody_leaves_hybrid_undetermined() -> None:
+async def test_all_at_once_without_an_agent_leaves_hybrid_undetermined() -> None:
     attribution, _ = await ask("hybrid", "Agent Name: None\nStep Number: N/A\nReason for Mistake: all right")
     assert isinstance(attribution.verdict, Abstention)
     assert attribution.status is Status.UNDETERMINED

@@ -13,7 +13,6 @@ from analyzer.lab.evaluation.scores import (
     confident,
     score,
     summarise,
-    tabulate,
 )
 from semconv.model import Abstention, Attribution, Blame, Effort, Ranked, Status
 from tests.contract_keys import BENCH_KEYS
@@ -63,7 +62,7 @@ def test_the_line_begins_with_the_keys_of_the_contract_in_order() -> None:
     assert list(one) == list(none)
 
 
-def test_the_reference_scorers_figure_stands_apart_under_its_own_name() -> None:
+def test_the_reference_scorers_figure_is_reported_under_its_own_name() -> None:
     """Label 2 is a substring of 12, which the reference scorer counts as right."""
     off = score(blamed("The WebSurfer", 12), Label(agent="WebSurfer", step=2), "s")
     line = summed(off)
@@ -110,13 +109,6 @@ def test_a_verdict_that_is_withheld_counts_as_undetermined_and_wrong() -> None:
 def test_a_fallbacks_verdict_is_counted_as_one() -> None:
     helped = replace(blamed("A", 1), fallback="signals, because judge failed")
     assert summed(scored(helped), scored(blamed("A", 1)))["fallbacks"] == 1
-
-
-def test_there_is_a_line_a_subset_and_the_total_is_last() -> None:
-    one = score(blamed("A", 1), LABEL, "one")
-    other = score(blamed("A", 1), LABEL, "other")
-    lines = tabulate([one, other, one], Subject(dataset="d", method="m"))
-    assert [(line["subset"], line["n"]) for line in lines] == [("one", 2), ("other", 1), ("total", 3)]
 
 
 def test_everything_is_counted() -> None:

@@ -23,8 +23,15 @@ from analyzer.lab.evaluation.training import (
     train,
 )
 from analyzer.lab.evaluation.validation import Labelled, across_systems, cross_validated, prepare
-from analyzer.methods.learned.model_file import read_model, write_model
-from analyzer.methods.learned.ranker import Ranker, Record, linear_shares, signal_shares, step_rows
+from analyzer.methods.ranker import (
+    Ranker,
+    Record,
+    linear_shares,
+    read_model,
+    signal_shares,
+    step_rows,
+    write_model,
+)
 from analyzer.recordings.conversation_log import read_conversation
 
 pytest.importorskip("sklearn")
@@ -188,7 +195,7 @@ def test_runs_without_a_usable_label_are_no_examples() -> None:
         assert as_example(replace(good, label=label)) is None
 
 
-def test_a_label_whose_agent_never_speaks_counts_for_who_acted_in_the_step() -> None:
+def test_a_label_whose_agent_never_speaks_counts_for_the_actor_of_the_step() -> None:
     run = made(1)
     assert run.label is not None
     example = as_example(replace(run, label=Label(agent="Nobody", step=run.label.step)))
@@ -202,7 +209,7 @@ def test_records_count_runs_and_blame(labelled: tuple[Labelled, ...]) -> None:
     assert records["planner"].blamed == 0
 
 
-def test_a_second_sources_label_of_a_conversation_is_no_second_run() -> None:
+def test_two_labels_of_one_conversation_are_one_run() -> None:
     first = made(1)
     again = replace(first, source="others", label=Label(agent="Planner", step=0))
     twin = replace(first, label=Label(agent="Planner", step=0))
@@ -293,7 +300,7 @@ def test_the_least_confidence_holds_for_a_ranker_too(
         assert (found["method"], found["status"]) == ("ranker", status)
 
 
-def test_a_file_that_is_no_model_is_wrong_usage(
+def test_a_file_that_is_not_a_model_is_wrong_usage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = write(tmp_path / "runs.jsonl", 1)

@@ -95,7 +95,12 @@ async def _live(
         senders = {Signal.TRACES: exporting(Signal.TRACES, backend)}
         limits = ForwarderLimits(queue_memory_bytes=1500)
         forwarder = Forwarder(journal, ledger, senders, limits, no_sleep)
-        rules = IntakeRules(instance_id="us", now_ns=lambda: 0, holds=lambda key: key.trace_id.endswith("3"))
+        rules = IntakeRules(
+            instance_id="us",
+            now_ns=lambda: 0,
+            holds=lambda key: key.trace_id.endswith("3"),
+            feed=lambda _arrival: None,
+        )
         intake = Intake(journal, ledger, forwarder, rules)
         forwarder.resume()
         runner = asyncio.create_task(forwarder.run())

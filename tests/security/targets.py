@@ -20,8 +20,8 @@ from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.method import Reply
 from analyzer.inquiry.present import plain
 from analyzer.inquiry.render import render
+from analyzer.methods.free_text import objects, read_answer
 from analyzer.methods.judge import claim, read_reply
-from analyzer.methods.replies.free_text import objects, read_answer
 from analyzer.methods.verify import read_rulings
 from analyzer.methods.without_model import judge_by_signals
 from analyzer.recordings.read_files import read_recording

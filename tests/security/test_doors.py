@@ -147,7 +147,7 @@ async def test_every_answer_of_the_api_forbids_scripts_frames_and_guessing(ask: 
         assert headers["Cache-Control"] == "no-store"
 
 
-async def test_a_list_shows_the_runs_of_the_tenant_who_asks(tmp_path: Path) -> None:
+async def test_a_list_shows_the_runs_of_the_callers_tenant(tmp_path: Path) -> None:
     stage = open_stage(tmp_path)
     run_id = await stage.add(run(step("clerk", "5")), "shop", tenant=Tenant("x-scope-orgid=a"))
     async with (
@@ -218,7 +218,7 @@ async def test_a_body_counts_by_what_it_unpacks_to() -> None:
         assert (await post(port))[0] == 200
 
 
-async def test_connections_beyond_the_limit_are_told_to_come_again() -> None:
+async def test_connections_beyond_the_limit_are_asked_to_retry() -> None:
     async with listening(
         HttpReceiver(MemorySink(), LOOPBACK, AdmissionRules(), limits=HttpLimits(connections=3))
     ) as port:
@@ -311,7 +311,9 @@ async def test_a_malformed_request_is_one_line_at_the_page_as_at_the_otlp_door(
         await page.stop()
 
 
-async def test_grpc_at_the_http_door_is_told_once_where_it_goes(caplog: pytest.LogCaptureFixture) -> None:
+async def test_grpc_on_the_http_port_is_pointed_to_the_right_port_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.WARNING)
     async with listening(HttpReceiver(MemorySink(), LOOPBACK, RULES)) as port:
         for _ in range(3):

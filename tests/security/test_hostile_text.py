@@ -19,7 +19,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from analyzer.inquiry.present import attributes_table, console, plain, run_heading, steps_table, verdict_panel
-from analyzer.lab.evaluation.plot import to_svg
+from analyzer.lab.evaluation.bench_tables import to_svg
 from analyzer.methods.without_model import Signals
 from analyzer.telemetry.json_lines import JsonFormatter
 from collector_processor.settings import Settings
@@ -110,7 +110,7 @@ def test_our_console_takes_names_for_names(name: str, capsys: pytest.CaptureFixt
     assert "\x1b" not in shown
 
 
-def test_there_is_no_other_console_and_no_markup() -> None:
+def test_one_console_without_markup_is_used_everywhere() -> None:
     """Whatever a command prints of a run goes through a console that reads no markup."""
     made = {
         (path.relative_to(ROOT).as_posix(), ast.unparse(node.func))
@@ -183,7 +183,6 @@ def _sources(*folders: str) -> Iterator[Path]:
         yield from sorted((ROOT / folder).rglob("*.py"))
 
 
-OPENAPI = ROOT / "analyzer" / "web" / "schemas.py"
 _FORBIDDEN_CALLS = frozenset({"eval", "exec", "compile", "__import__", "input"})
 _FORBIDDEN_MODULES = frozenset({"pickle", "cPickle", "dill", "shelve", "marshal", "telnetlib", "xmlrpc"})
 _FORBIDDEN_ATTRIBUTES = frozenset({("os", "system"), ("os", "popen"), ("subprocess", "getoutput")})

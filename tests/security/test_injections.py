@@ -12,7 +12,7 @@ from analyzer.inquiry.render import render
 from analyzer.inquiry.visible import visible_run
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.prompt_injection import speaking_steps
-from analyzer.methods.replies.settle_answer import check_quotes
+from analyzer.methods.settle_answer import check_quotes
 from analyzer.methods.without_model import judge_by_signals
 from analyzer.recordings.conversation_log import read_conversation
 from semconv.model import Blame, Status
@@ -77,7 +77,7 @@ def test_no_text_becomes_structure(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", INJECTIONS)
-def test_signals_obey_nobody(name: str) -> None:
+def test_signals_obey_no_instruction_of_a_run(name: str) -> None:
     """Without a model there is no reader: instructions to a judge do not move the blame."""
     before, after = judge_by_signals(HONEST), judge_by_signals(visible_run(INJECTIONS[name].run))
     assert isinstance(before, Blame)
@@ -87,13 +87,13 @@ def test_signals_obey_nobody(name: str) -> None:
     assert after.step == before.step
 
 
-async def test_a_run_that_speaks_to_its_judge_is_said_to() -> None:
+async def test_a_run_that_addresses_its_judge_is_reported() -> None:
     attribution, _ = await judged(INJECTIONS["a true quote"])
     assert "the text of step 1 speaks to the judge" in attribution.verdict.reason
     assert attribution.verdict.ranking[1:]  # the signals' candidates are beside it
 
 
-async def test_where_the_answer_is_none_signals_answer_in_its_place_and_say_so() -> None:
+async def test_after_an_unusable_answer_signals_decide_and_say_so() -> None:
     for name in ("a step that is not there", "no verdict", "silence", "an endless answer"):
         injection = INJECTIONS[name]
         attribution = await Attributor(model=Obedient(injection))(injection.run)
@@ -125,7 +125,7 @@ async def test_a_false_quote_in_instructions_moves_no_blame() -> None:
 
 
 @needs_shared
-def test_recorded_runs_that_nobody_tampered_with_are_not_doubted() -> None:
+def test_untampered_recorded_runs_are_not_doubted() -> None:
     """The number in docs/threat-model.md, on recorded conversations that were not used to make the list."""
     recorded = [
         read_conversation(json.loads(line)).trajectory

@@ -155,7 +155,7 @@ async def _conversation(running: Running) -> AsyncIterator[str]:
         {"BLAMESPAN_QUEUE": f"kafka://user:{HEADER}@broker:9092"},
     ],
 )
-def test_settings_that_cannot_be_are_said_without_secrets(spoiled: dict[str, str]) -> None:
+def test_invalid_settings_are_refused_without_showing_secrets(spoiled: dict[str, str]) -> None:
     defaults = {"BLAMESPAN_FORWARD_ENDPOINT": "http://backend"} if "HEADERS" in next(iter(spoiled)) else {}
     with pytest.raises(SettingsError) as told:
         load_settings(defaults | spoiled)

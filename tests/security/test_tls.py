@@ -115,7 +115,7 @@ async def test_a_renewed_certificate_is_shown_without_a_restart(
     assert "TLS certificate renewed" in caplog.messages
 
 
-async def test_a_half_written_certificate_leaves_the_old_one_and_is_said(
+async def test_a_half_written_certificate_is_reported_and_the_old_one_stays(
     door: Door, ours: Identity, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = Identity(folder=tmp_path / "before")
@@ -221,7 +221,7 @@ def _key_with_password(identity: Identity) -> None:
 
 
 @pytest.mark.parametrize("spoil", [_no_certificate, _other_key, _empty_authority, _key_with_password])
-async def test_files_that_are_no_identity_are_said_at_the_start(
+async def test_files_without_an_identity_are_refused_at_the_start(
     door: Door, ours: Identity, spoil: Callable[[Identity], None]
 ) -> None:
     spoil(ours)
@@ -296,7 +296,7 @@ def test_settings_name_the_files_of_all_doors_and_of_the_way_out() -> None:
         ),
     ],
 )
-def test_halves_of_an_identity_are_said(environ: dict[str, str], said: str) -> None:
+def test_half_an_identity_is_refused(environ: dict[str, str], said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         load_settings(environ)
 

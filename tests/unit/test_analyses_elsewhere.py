@@ -142,7 +142,7 @@ def test_a_record_that_cannot_be_is_refused(told: str) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"run_id": 1, "steps": []}', b"\xff", b"[" * 100_000])
-def test_what_is_no_run_is_refused_without_being_quoted(body: bytes) -> None:
+def test_input_that_is_not_a_run_is_refused_without_quoting_it(body: bytes) -> None:
     with pytest.raises(UnreadableInput, match="expected a run as JSON"):
         read_run(body)
 
@@ -180,15 +180,13 @@ def test_an_attribution_that_cannot_be_of_this_run_is_not_believed(told: Attribu
     "told",
     [b"no JSON", b'{"calls":-1}', b'{"calls":1e99}', b'{"cost_usd":NaN}', b'{"cost_usd":-1}', b"[" * 99_999],
 )
-def test_what_is_no_progress_is_refused(told: bytes) -> None:
+def test_invalid_progress_is_refused(told: bytes) -> None:
     with pytest.raises(UnreadableInput, match="expected progress"):
         read_progress(told)
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"{}"], ids=["none", "page", "empty"])
-async def test_what_is_no_attribution_leaves_the_verdict_to_signals_and_says_so(
-    store: Store, body: bytes
-) -> None:
+async def test_after_an_invalid_attribution_signals_decide_and_say_so(store: Store, body: bytes) -> None:
     await Announcer(store.replicas, store.thread.run, ANALYZER, {}).announce()
     asked = asyncio.create_task(JobAnalyst(ask=store.client(), local=LOCAL).analyse(FAILED))
     await until_rows(store, 1)

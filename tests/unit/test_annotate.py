@@ -145,7 +145,7 @@ ON_BOTH = {
 }
 
 
-def test_what_stands_on_the_decisive_carrier() -> None:
+def test_attributes_of_the_decisive_carrier() -> None:
     decisive, _ = marked()
     assert decisive.attributes == ON_BOTH | {
         "blamespan.failure.decisive": True,
@@ -174,12 +174,14 @@ MOVED = ValueOrigin(
 def values_on(lineage: ValueOrigin, reason: str, policy: CarrierPolicy) -> dict[str, object]:
     verdict = replace(BLAME, reason=reason)
     attribution = Attribution(run_id=TRACE, verdict=verdict, method="signals", lineage=(lineage,))
-    decisive, _ = carriers(Judgement(trajectory=TRAJECTORY, attribution=attribution, version=1), RUN, policy)
+    decisive, _ = carriers(
+        Judgement(trajectory=TRAJECTORY, attribution=attribution, version=1, supersedes=None), RUN, policy
+    )
     named = decisive.attributes.items()
     return {name: value for name, value in named if name.startswith("blamespan.failure.value")}
 
 
-def test_the_decisive_carrier_has_the_wrong_value_and_what_it_stands_for() -> None:
+def test_the_decisive_carrier_has_the_wrong_value_and_the_right_one() -> None:
     assert values_on(MOVED, "gave $450; lookup returned $480", CarrierPolicy()) == {
         "blamespan.failure.value": "$450",
         "blamespan.failure.value.origin": "nowhere",
@@ -199,11 +201,11 @@ def test_values_are_content_and_belong_to_the_reason() -> None:
     assert values_on(MOVED, "called the tool three times", CarrierPolicy()) == {}
 
 
-def test_a_value_that_no_step_says_stands_on_no_carrier() -> None:
+def test_a_value_that_no_step_says_is_on_no_carrier() -> None:
     assert values_on(replace(MOVED, chain=()), "gave $450", CarrierPolicy()) == {}
 
 
-def test_what_stands_on_the_roots_carrier() -> None:
+def test_attributes_of_the_roots_carrier() -> None:
     _, root = marked()
     assert (root.parent_id, root.start_ns, root.end_ns) == (ROOT, 1_000, 2_000)
     assert root.links == (Link(trace_id=TRACE, span_id=CHAT),)
@@ -321,7 +323,7 @@ def test_where_logs_have_nowhere_to_go_there_is_no_evaluation_event() -> None:
     assert evaluation_logs(judgement(), RUN, CarrierPolicy(logs=False), now_ns=7) == ()
 
 
-def test_a_changed_verdict_names_the_one_it_supersedes_and_withdraws_it_where_it_stands() -> None:
+def test_a_changed_verdict_names_the_superseded_one_and_withdraws_its_carriers() -> None:
     old, new = judgement(), judgement(PASSED, version=2, supersedes=judgement().failure_id)
     assert root_attributes(new, CarrierPolicy())["blamespan.failure.supersedes"] == old.failure_id
     blamed = Withdrawn(agent="calculator", version=1, marked=(TRACE, CHAT))
@@ -379,7 +381,7 @@ def test_the_roots_carrier_is_named_for_people_and_short(agent: str, mode: str, 
         (Status.ERROR, "not analysed"),
     ],
 )
-def test_without_blame_the_roots_carrier_says_so_and_is_no_error(status: Status, name: str) -> None:
+def test_without_blame_the_roots_carrier_says_so_and_is_not_an_error(status: Status, name: str) -> None:
     (root,) = carriers(judgement(Abstention(status=status, reason="")), RUN, CarrierPolicy())
     assert (root.name, "error" in root.attributes) == (name, False)
 
@@ -419,7 +421,7 @@ def test_carriers_name_the_rules_that_gave_the_verdict() -> None:
         (Abstention(status=Status.ERROR, reason=""), None, "signals", None, "unknown"),
     ],
 )
-def test_a_run_is_scored_only_where_somebody_said_how_it_ended(
+def test_a_run_is_scored_only_if_its_outcome_was_stated(
     verdict: Blame | Abstention, outcome: Outcome | None, method: str, score: float | None, label: str
 ) -> None:
     told = replace(judgement(verdict), trajectory=replace(TRAJECTORY, outcome=outcome))
@@ -498,7 +500,7 @@ def test_of_a_run_of_two_traces_both_name_the_culprit_and_the_other_trace() -> N
         assert carrier.attributes["blamespan.run.root.trace_id"] == TRACE
 
 
-def test_an_agent_whom_a_person_named_without_a_step_stands_on_the_root_alone() -> None:
+def test_an_agent_that_a_person_named_without_a_step_is_on_the_root_alone() -> None:
     (root,) = carriers(replace(judgement(), names_step=False), RUN, CarrierPolicy())
     assert root.name == "failure: calculator (contradicts tool)"
     assert "blamespan.failure.step.index" not in root.attributes

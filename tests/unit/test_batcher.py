@@ -42,7 +42,7 @@ async def test_what_comes_meanwhile_goes_together_in_the_next_call() -> None:
     assert counter.calls == [[1], [2, 3, 4]]
 
 
-async def test_no_call_has_more_than_so_many() -> None:
+async def test_a_call_has_a_bounded_number_of_items() -> None:
     counter = Counter()
     counter.may_answer.set()
     ask = Batcher(counter, most=2)
@@ -69,7 +69,7 @@ async def test_one_bad_item_fails_alone() -> None:
     assert counter.calls == [[12, 13], [12], [13], [14]]
 
 
-async def test_one_that_nobody_waits_for_any_more_is_left_out() -> None:
+async def test_an_abandoned_item_is_left_out() -> None:
     counter = Counter()
     ask = Batcher(counter, most=1)
     first = asyncio.create_task(ask(1))
@@ -84,7 +84,7 @@ async def test_one_that_nobody_waits_for_any_more_is_left_out() -> None:
         await second
 
 
-async def test_it_begins_anew_after_a_rest() -> None:
+async def test_it_starts_again_after_a_pause() -> None:
     counter = Counter()
     counter.may_answer.set()
     ask = Batcher(counter, most=1)

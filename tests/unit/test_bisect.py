@@ -60,7 +60,7 @@ def test_no_belief_beforehand_can_make_certain_answers_take_longer(weights: list
 
 
 @pytest.mark.whole
-async def test_an_oracle_that_lies_as_often_as_told_is_seen_through_nine_times_in_ten() -> None:
+async def test_bisection_finds_the_step_nine_times_in_ten_despite_a_noisy_oracle() -> None:
     """At 64 steps, with a fifth of 31 answers false, no method can be right much more often than 90 %."""
     chance = random.Random(20_260_101)
     right = {64: 0, 80: 0, 128: 0}
@@ -143,7 +143,7 @@ async def test_the_fix_is_what_was_said_of_the_step_that_is_blamed_and_costs_no_
     assert told.questions == needed(16)
 
 
-async def test_a_fix_for_another_step_is_none_for_this_one_and_the_latest_counts() -> None:
+async def test_a_fix_for_another_step_is_ignored_and_the_latest_counts() -> None:
     answers = [
         {"answer": "yes", "step": 0, "fix": "an early guess"},
         {"answer": "no", "step": 1, "quote": "did thing 1", "fix": " and for good "},

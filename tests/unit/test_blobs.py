@@ -87,7 +87,7 @@ UNTOUCHED: Final[Mapping[str, str]] = {
 
 
 @pytest.mark.parametrize("name", UNTOUCHED)
-def test_what_is_no_base64_stays(name: str) -> None:
+def test_text_that_is_not_base64_stays(name: str) -> None:
     assert without_base64(UNTOUCHED[name]) == UNTOUCHED[name]
 
 

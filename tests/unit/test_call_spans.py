@@ -69,7 +69,7 @@ def test_a_program_without_instrumentation_has_agents_tools_task_and_answer() ->
     assert found.steps[0].calls[0].name == "sales"
 
 
-def test_unnamed_agents_are_told_apart_by_the_beginning_of_their_instructions() -> None:
+def test_unnamed_agents_are_distinguished_by_the_beginning_of_their_instructions() -> None:
     long = "Answer kindly and in short sentences. " * 4
     said = {"content": "yes"}
     calls = [
@@ -212,7 +212,7 @@ def test_calls_in_flight_together_go_to_the_spans_that_enclose_them_most_closely
     assert {step.agent: step.output for step in steps(joined).steps} == {"adder": "3,530", "greeter": "hello"}
 
 
-def test_an_agent_that_the_program_names_is_not_named_anew() -> None:
+def test_an_agent_that_the_program_names_keeps_its_name() -> None:
     spans = (
         own(1, 0, 9, gen_ai__operation__name="invoke_workflow"),
         own(2, 0.5, 8, 1, gen_ai__operation__name="invoke_agent", gen_ai__agent__name="analyst"),

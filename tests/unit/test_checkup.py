@@ -40,7 +40,6 @@ from collector_processor.store.verdicts import RunStore
 
 PROBES = ("/v1/projects", "/api/2.0/mlflow/experiments/search", "/api/public/projects")
 NOW_S = 1_800_000_000.0
-DAY_S = 86_400.0
 
 
 @dataclass(slots=True)

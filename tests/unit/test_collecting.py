@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from analyzer.programs.collecting import Collected
-from collector_processor.exporters.memory import MemoryExporter
+from collector_processor.exporters import MemoryExporter
 from collector_processor.otlp import Arrival, Rejected, SendOutcome, Signal, Tenant, TryLater
 
 

@@ -9,11 +9,10 @@ import pytest
 
 from analyzer.issues.labels.commands import MOST, MOST_OF_TENANT, CommandKind, Commands
 from analyzer.issues.labels.correcting import Outcome
-from analyzer.service.commands import CommandGiver, CommandTask, UnansweredError
+from analyzer.service.commands import CommandGiver, CommandTask, UnansweredError, nothing
 from collector_processor.core.disk import RUNS, StoreError
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.store.database.connection import open_database
-from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.database.connection import StoreThread, open_database
 from tests.factories import TRACE
 from tests.issues import START
 from tests.unit.test_second_opinions import RUN, WANTED, Room, blame, room
@@ -80,7 +79,7 @@ async def test_a_command_that_cannot_be_read_is_answered(room: Room) -> None:
 
 async def test_without_a_service_the_giver_hears_so_and_the_command_waits(room: Room) -> None:
     thread = StoreThread()
-    giver = CommandGiver(db=room.bench.db, thread=thread, answer_s=0.0)
+    giver = CommandGiver(db=room.bench.db, thread=thread, answer_s=0.0, poke=nothing)
     with pytest.raises(UnansweredError, match="when it runs"):
         await giver.delete_run(NO_TENANT, TRACE)
     assert [one.kind for one in Commands(room.bench.db).waiting()] == [CommandKind.DELETE]
@@ -115,7 +114,7 @@ def test_a_command_that_waits_is_never_dropped_and_a_tenant_fills_only_its_own_p
     assert [one.run_id for one in commands.waiting() if one.tenant == "b"] == ["kept", "another"]
 
 
-def test_of_answers_that_nobody_reads_the_oldest_are_dropped(room: Room) -> None:
+def test_the_oldest_unread_answers_are_dropped(room: Room) -> None:
     commands = Commands(room.bench.db)
     with room.bench.db.transaction():
         for number in range(MOST + 3):
@@ -126,7 +125,7 @@ def test_of_answers_that_nobody_reads_the_oldest_are_dropped(room: Room) -> None
     assert room.bench.db.execute("SELECT count(*), min(given_ns) FROM command").fetchone() == (MOST + 1, 3)
 
 
-async def test_a_lost_answer_is_no_deletion(room: Room) -> None:
+async def test_a_lost_answer_does_not_mean_deleted(room: Room) -> None:
     thread = StoreThread()
 
     async def lose() -> None:

@@ -14,7 +14,7 @@ from analyzer.issues.labels.kept_run import pack
 from analyzer.issues.labels.label_store import LabelStore, PackedRun
 from analyzer.issues.labels.labelling import AcceptedLabel, accept_label
 from analyzer.issues.labels.run_label import LabelKind, Statement
-from collector_processor.core.records import Commit, StoredVerdict
+from collector_processor.core.records import Commit, StoredVerdict, stated_certainty
 from collector_processor.otlp import NO_TENANT, Signal
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
@@ -118,7 +118,7 @@ def test_a_correction_is_a_new_version_with_carriers_and_withdraws_the_old_blame
         *(2, "attributed", "writer", 1),
         span_id(5),
     )
-    assert (now.is_by_person, now.certainty, now.service) == (True, 1.0, "test")
+    assert (now.is_by_person, stated_certainty(now.fields), now.service) == (True, 1.0, "test")
     assert json.loads(now.document)["reason"] == "A person says so (version 1 said: planner, step 0)."
 
 
@@ -165,7 +165,7 @@ def test_that_a_run_did_not_fail_withdraws_the_blame_though_passing_runs_get_no_
     assert world.verdict().status == "no_failure"
 
 
-def test_after_a_rejection_nobody_is_blamed(world: World) -> None:
+def test_after_a_rejection_no_agent_is_blamed(world: World) -> None:
     world.judge()
     world.say(REJECTED)
     assert [name for name, _ in world.follow()] == [
@@ -210,7 +210,7 @@ def test_a_confirmation_changes_nothing_that_is_marked_already(world: World) -> 
     ]
 
 
-def test_an_agent_without_a_step_stands_under_the_root_alone(world: World) -> None:
+def test_an_agent_without_a_step_is_shown_under_the_root_alone(world: World) -> None:
     world.judge()
     world.say(Statement(kind=LabelKind.CORRECTED, agent="writer"))
     assert [name for name, _ in world.follow()] == [

@@ -91,7 +91,7 @@ def test_spans_with_ids_of_a_wrong_length_are_counted() -> None:
     assert (len(decoded.spans), decoded.rejected) == (1, 2)
 
 
-def test_a_parent_id_of_zeros_is_no_parent() -> None:
+def test_a_parent_id_of_zeros_means_no_parent() -> None:
     (root,) = decode(request(raw_span(parent_span_id=b"\0" * 8)).SerializeToString()).spans
     assert root.parent_id is None
 
@@ -115,7 +115,7 @@ def test_an_empty_request_has_no_spans() -> None:
     assert decode(b"").spans == ()
 
 
-def test_text_that_is_no_utf8_is_kept_with_replacement_marks() -> None:
+def test_text_that_is_not_utf8_is_kept_with_replacement_marks() -> None:
     body = request(raw_span(name="ABCDEFGH"), raw_span(span_id=b"\3" * 8, name="fine")).SerializeToString()
     decoded = decode(body.replace(b"ABCDEFGH", b"AB\xff\xfeEFGH"))
     assert [each.name for each in decoded.spans] == ["AB��EFGH", "fine"]

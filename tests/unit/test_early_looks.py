@@ -8,9 +8,10 @@ from typing import Final
 
 from analyzer.analyses.early import MOST_BYTES, MOST_TRACES, EarlyLooks
 from collector_processor.core.analysis import AnalysisLostError
-from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
-from collector_processor.wire.facts import TraceArrival, span_note
+from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
+from collector_processor.wire.facts import TraceArrival
 from semconv.model import TraceId
+from tests.otlp_requests import span_note
 
 _STORM: Final = 5 * MOST_TRACES
 
@@ -20,7 +21,6 @@ def arrival(
 ) -> TraceArrival:
     return TraceArrival(
         seq=number,
-        signal=Signal.TRACES,
         key=TraceKey(tenant, TraceId(f"{number:032x}")),
         received_ns=0,
         byte_count=size,

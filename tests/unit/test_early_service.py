@@ -100,7 +100,7 @@ class World:
         self.now += FRESH_S
 
 
-async def test_a_run_is_warned_of_once_and_told_in_plain_words() -> None:
+async def test_a_run_is_warned_of_once_in_plain_words() -> None:
     world = World()
     await world.play(1)
     assert await world.look(90, "look_up") is None
@@ -139,7 +139,7 @@ async def test_a_tenant_that_comes_after_many_others_is_warned_too() -> None:
     assert await world.look(91, "delete_all", Tenant("blue")) is not None
 
 
-async def test_a_warning_stays_while_the_run_goes_on_though_the_process_started_anew() -> None:
+async def test_a_warning_outlives_a_restart_while_the_run_goes_on() -> None:
     world = World()
     await world.play(1)
     warned = await world.look(91, "delete_all")

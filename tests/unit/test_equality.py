@@ -114,7 +114,7 @@ def test_an_attribute_more_changes_the_carriers_alone() -> None:
     assert changed_parts(line=replace(LINE, policies=policies)) == {"carriers"}
 
 
-def test_an_attribute_of_the_users_that_is_called_as_prose_is_in_a_verdict_is_no_prose() -> None:
+def test_a_users_attribute_named_like_a_verdicts_prose_is_compared() -> None:
     resource = Resource(attributes={"service.name": "test", "error": "none", "reason": "none"})
     spans = tuple(replace(span, resource=resource) for span in RUN.trace.spans)
     changed = changed_parts(replace(RUN, trace=replace(RUN.trace, spans=spans)))

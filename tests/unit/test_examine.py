@@ -102,7 +102,7 @@ async def test_log_records_without_spans_are_no_run(lane: SlowLane) -> None:
     lane.source.store(log_request(record(trace=int(TRACE, 16))), signal=Signal.LOGS)
     await examine(lane, Released(key=KEY, completion=Completion.IDLE_OPEN))
     await examine(lane)
-    assert lane.store.recent(10) == []
+    assert lane.store.starting_with("", None, 10) == []
 
 
 async def test_bytes_that_cannot_be_decoded_leave_no_verdict_and_are_not_read_again(lane: SlowLane) -> None:
@@ -115,7 +115,7 @@ async def test_bytes_that_cannot_be_decoded_leave_no_verdict_and_are_not_read_ag
 
 
 @pytest.mark.parametrize("links", [1, 3 * MAX_KEYS])
-async def test_links_to_traces_that_nobody_knows_are_asked_for_once(lane: SlowLane, links: int) -> None:
+async def test_links_to_unknown_traces_are_looked_up_once(lane: SlowLane, links: int) -> None:
     unknown = [
         Link(trace_id=TraceId(f"{number + 1:032x}"), span_id=SpanId("1" * 16)) for number in range(links)
     ]
@@ -143,12 +143,14 @@ async def test_a_provisional_verdict_ends_with_the_run_that_its_trace_joins(lane
     child = agent(5, "writer", parent=6, trace_id=OTHER.trace_id, start=50)
     lane.source.store(encode([child]))  # its parent will link it to the first trace
     await examine(lane, Released(key=OTHER, completion=Completion.IDLE_OPEN))
-    assert [one.run_id for one in lane.store.recent(10)] == [OTHER.trace_id]
+    assert [one.run_id for one in lane.store.starting_with("", None, 10)] == [OTHER.trace_id]
     links = [Link(trace_id=TRACE, span_id=SpanId("1" * 16))]
     lane.source.store(encode([workflow(6, trace_id=OTHER.trace_id, links=links, start=40)]))
     store_run(lane)
     await examine(lane, Released(key=OTHER, completion=Completion.ROOT_ENDED))
-    assert [(one.run_id, one.is_provisional) for one in lane.store.recent(10)] == [(TRACE, False)]
+    assert [(one.run_id, one.is_provisional) for one in lane.store.starting_with("", None, 10)] == [
+        (TRACE, False)
+    ]
 
 
 class _WarnedWhileItEnds(EarlyWarning):
@@ -174,7 +176,9 @@ async def test_an_early_look_leaves_no_verdict_on_a_trace_that_joined_a_run_mean
     early.lane = lane = SlowLane(path=tmp_path, analyst=ScriptedAnalyst(), early=early)
     lane.source.store(encode([agent(5, "writer", parent=6, trace_id=OTHER.trace_id, start=50)]))
     await lane.examiner.look_early(OTHER, Others(is_open=lambda _: False))
-    assert [(one.run_id, one.is_provisional) for one in lane.store.recent(10)] == [(TRACE, False)]
+    assert [(one.run_id, one.is_provisional) for one in lane.store.starting_with("", None, 10)] == [
+        (TRACE, False)
+    ]
     lane.close()
 
 

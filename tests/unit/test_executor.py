@@ -181,7 +181,7 @@ async def test_traces_that_come_together_are_prepared_together() -> None:
     assert worker.ended.is_set()
 
 
-async def test_where_no_process_can_be_had_a_thread_goes_on() -> None:
+async def test_without_a_process_a_thread_does_the_work() -> None:
     workers = Workers()
     executor, pool = over(workers)
     assert names(await together(executor, lone(2))) == [f"{2:032x}"]
@@ -257,7 +257,7 @@ def test_traces_and_prepared_runs_arrive_as_they_were_sent() -> None:
     assert any(one.redacted for one in prepared if one)
 
 
-def test_a_text_that_is_no_unicode_is_prepared_elsewhere() -> None:
+def test_a_text_that_is_not_unicode_is_prepared_elsewhere() -> None:
     assert read_prepared(write_prepared(Prepared(names=("\ud800",)))) is None
 
 
@@ -269,12 +269,12 @@ def test_a_message_longer_than_any_is_refused() -> None:
 
 
 @pytest.mark.parametrize("message", [b"[1]", b"{}", b"7", b"{", b'[{"names": 1}]', b"[" * 99_999])
-def test_nonsense_is_no_prepared_run(message: bytes) -> None:
+def test_nonsense_is_not_accepted_as_a_prepared_run(message: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         read_prepared(message)
 
 
-def test_a_process_is_told_no_secret_and_no_address() -> None:
+def test_a_process_gets_no_secret_and_no_address() -> None:
     environ = {
         "BLAMESPAN_FORWARD_ENDPOINT": "http://jaeger:4317",
         "BLAMESPAN_FORWARD_HEADERS": "key=hunter2",
@@ -371,7 +371,7 @@ async def test_a_trace_that_computes_without_end_ends_one_of_two_processes() -> 
     await pool.close()
 
 
-async def test_while_no_more_processes_can_be_started_those_that_run_go_on() -> None:
+async def test_if_no_process_can_be_started_the_running_ones_go_on() -> None:
     workers = Workers(MortalWorker())
     executor, pool = over(workers, size=2)
     await together(executor, lone(1), lone(2))
@@ -465,7 +465,7 @@ async def test_a_trace_beyond_all_bounds_is_prepared_here(monkeypatch: pytest.Mo
     await pool.close()
 
 
-async def test_a_tenant_that_is_no_unicode_is_prepared_here() -> None:
+async def test_a_tenant_that_is_not_unicode_is_prepared_here() -> None:
     executor, pool = over(Workers(MortalWorker()))
     assert names(await together(executor, lone(2, tenant=Tenant("\udcff")))) == [f"{2:032x}"]
     await pool.close()
@@ -478,7 +478,7 @@ def test_by_default_one_core_is_left_to_the_service(cores: float, expected: int)
     assert processes(load_settings({}, analysis_processes=12), lambda: cores) == 12
 
 
-def test_cores_are_those_of_the_control_group(tmp_path: Path) -> None:
+def test_the_control_group_limits_the_cores(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.write_text("0::/kubepods/pod1\n")
     group = tmp_path / "kubepods" / "pod1"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.methods.learned.features import FEATURES, Table, featurise
+from analyzer.methods.ranker_features import FEATURES, Table, featurise
 from semconv.model import StepKind, Trajectory
 from tests.runs import run, step, tool
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from collector_processor.core.disk import STORE_RETRY_S
-from collector_processor.exporters.memory import MemoryExporter
+from collector_processor.exporters import MemoryExporter
 from collector_processor.forwarding.forwarder import Forwarder, ForwarderLimits
 from collector_processor.forwarding.ledger import Counts, Ledger
 from collector_processor.forwarding.sender import Sender
@@ -139,7 +139,7 @@ async def bench(
     await journal.close()
 
 
-async def test_a_body_goes_on_as_it_came(tmp_path: Path) -> None:
+async def test_a_body_is_forwarded_unchanged(tmp_path: Path) -> None:
     backend = MemoryExporter()
     async with bench(tmp_path, backend) as at:
         await at.store(many_spans(3), tenant="a", hops=("far",))
@@ -193,14 +193,14 @@ async def test_a_retryable_failure_is_tried_again_ever_later(tmp_path: Path) -> 
     assert at.counts().forwarded == 2
 
 
-async def test_the_backends_own_wish_is_honoured(tmp_path: Path) -> None:
+async def test_the_backends_retry_delay_is_honoured(tmp_path: Path) -> None:
     backend = MemoryExporter([TryLater(reason="busy", after_s=17.5)])
     async with bench(tmp_path, backend) as at:
         await at.store(many_spans(2))
     assert at.clock.sleeps == [17.5]
 
 
-async def test_a_wish_to_wait_for_years_is_obeyed_for_an_hour(tmp_path: Path) -> None:
+async def test_a_retry_delay_of_years_is_cut_to_an_hour(tmp_path: Path) -> None:
     backend = MemoryExporter([TryLater(reason="busy", after_s=1_900_000_000.0)])
     async with bench(tmp_path, backend) as at:
         await at.store(many_spans(2))
@@ -254,7 +254,7 @@ async def test_partial_success_is_counted_and_not_sent_again(tmp_path: Path) -> 
     assert (at.counts().forwarded, at.counts().rejected) == (3, 2)
 
 
-async def test_a_signal_without_service_is_said_once_and_dropped(
+async def test_a_signal_without_service_is_reported_once_and_dropped(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     backend = MemoryExporter(otherwise=NoSuchService(reason="takes only traces"))
@@ -288,7 +288,7 @@ async def test_a_signal_without_service_is_said_once_and_dropped(
         ),
     ],
 )
-async def test_a_backend_that_is_away_is_told_from_one_that_asks_to_wait(
+async def test_an_unreachable_backend_is_distinguished_from_a_throttling_one(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     outcome: TryLater,
@@ -305,7 +305,7 @@ async def test_a_backend_that_is_away_is_told_from_one_that_asks_to_wait(
     assert at.senders[Signal.TRACES].setbacks == {counted: 2}
 
 
-async def test_a_backend_that_comes_back_and_asks_to_wait_is_told_of_both(
+async def test_a_backend_that_returns_and_throttles_is_reported_as_both(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     backend = MemoryExporter([TryLater(reason="gone", is_away=True), TryLater(reason="busy", after_s=1)])
@@ -447,7 +447,7 @@ async def test_a_throttled_tenant_holds_up_only_itself(tmp_path: Path) -> None:
     assert at.counts().forwarded == 40
 
 
-async def test_discarded_rows_are_not_sent_and_those_under_way_are_named(tmp_path: Path) -> None:
+async def test_discarded_rows_are_not_sent_and_rows_in_flight_are_returned(tmp_path: Path) -> None:
     gate, begun = asyncio.Event(), asyncio.Event()
 
     class Waiting(MemoryExporter):
@@ -529,7 +529,7 @@ async def test_small_rows_wait_for_company_while_a_request_is_under_way(tmp_path
     assert [numbers_in(sent.body) for sent in backend.requests] == [[1], [2, 3, 4, 5]]
 
 
-async def test_enough_for_a_full_request_does_not_wait_for_the_one_under_way(tmp_path: Path) -> None:
+async def test_a_full_request_does_not_wait_for_the_one_in_flight(tmp_path: Path) -> None:
     backend = SlowBackend()
     async with bench(tmp_path, backend, ForwarderLimits(batch_bytes=1)) as at:
         for number in range(1, 4):

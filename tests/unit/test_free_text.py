@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.methods.replies.free_text import read_answer, read_step
+from analyzer.methods.free_text import read_answer, read_step
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_the_same_label_twice_is_read_if_both_agree() -> None:
     assert read_answer("Step Number: 2\nStep Number: 3").step is None
 
 
-def test_nobody_is_an_answer_and_no_agent() -> None:
+def test_nobody_is_an_answer_without_an_agent() -> None:
     answer = read_answer("Agent Name: None\nStep Number: N/A\nReason for Mistake: all was right")
     assert answer.says_none
     assert answer.agent is None
@@ -122,7 +122,7 @@ def test_an_answer_is_read_however_it_is_laid_out(text: str) -> None:
         "I'm sorry, I cannot help with step 4 of that.",
     ],
 )
-def test_an_answer_that_a_person_would_ask_back_about_is_none(text: str) -> None:
+def test_an_ambiguous_answer_is_unreadable(text: str) -> None:
     assert read_answer(text).step is None
 
 

@@ -15,7 +15,7 @@ CORE: Final[Any] = pytest.importorskip("grpc._cython.cygrpc", reason="its except
 @pytest.mark.parametrize(
     ("error", "is_told"), [(CORE.ExecuteBatchError("gone"), False), (RuntimeError(), True)]
 )
-def test_a_client_that_went_away_is_no_line_of_the_log(error: Exception, *, is_told: bool) -> None:
+def test_a_client_that_disconnects_is_not_logged(error: Exception, *, is_told: bool) -> None:
     """Our own faults in a call keep their traceback; gRPC's core logs both by the same name."""
     record = logging.makeLogRecord({"exc_info": (type(error), error, None)})
     assert is_worth_a_line(record) is is_told

@@ -81,7 +81,7 @@ async def test_one_that_is_not_ready_is_not_healthy(
     assert "not ready: Connection refused" in capsys.readouterr().err
 
 
-async def test_a_port_that_nobody_knows_cannot_be_asked(
+async def test_an_unknown_port_cannot_be_checked(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("BLAMESPAN_WEB_LISTEN", "127.0.0.1:0")

@@ -16,6 +16,7 @@ from analyzer.issues.labels.run_label import LabelKind, Statement
 from analyzer.service.scores_back import ScoresBack, statement_of
 from collector_processor.core.scores import Lane, ScoreBackend
 from collector_processor.otlp import NO_TENANT, Rejected, TryLater
+from collector_processor.rebuild.redaction import redact
 from collector_processor.settings import SettingsError, load_settings
 from collector_processor.sinks import SINKS
 from collector_processor.sinks.exchange import Call, HumanScore, ScoredRun, UnexpectedAnswerError
@@ -132,7 +133,7 @@ class TestReaders:
         assert len(calls) == 60
         assert calls[1].path.endswith(TRACE)
 
-    def test_neither_our_own_scores_nor_those_of_judges_are_read(self) -> None:
+    def test_our_own_scores_and_scores_of_judges_are_ignored(self) -> None:
         own = phoenix(identifier=IDENTIFIER)
         assert not of_phoenix(own, phoenix(annotator_kind="LLM"), phoenix(name="x"))
         ours, judge = ({"source_type": kind, "source_id": of} for kind, of in SOURCES)
@@ -178,7 +179,7 @@ class TestReaders:
         calls, _ = exchanged(ScoreBackend.MLFLOW, None, runs=many)
         assert len(calls) == 50
 
-    async def test_a_page_instead_of_json_or_a_refusal_is_no_score_but_an_outcome(self) -> None:
+    async def test_a_page_instead_of_json_and_a_refusal_are_outcomes_without_scores(self) -> None:
         async with sending() as to:
             to.backend.always = {"v2/scores": (200, "<html>sign in</html>")}
             outcome = await to.outlet.read([RUN], WHEN_NS)
@@ -215,6 +216,7 @@ class Here(World):
 
     def __post_init__(self) -> None:
         parts: Any = {"commits": self, "store": self.store, "labels": self.labels}  # only what is used
+        parts |= {"count": lambda: None, "counted": lambda: None, "clean": redact}
         corrections = Corrections(**parts, policy=POLICY, now_ns=lambda: NOW_NS)
         reading: Any = {"lane": Lane("scores:phoenix"), "tenant": NO_TENANT, "reader": self}
         self.back = ScoresBack(**reading, corrections=corrections, every_s=60.0, now_ns=lambda: 6)
@@ -318,7 +320,7 @@ class TestLabels:
         assert here.poll(said(TASK_SUCCESS, "pass", at=5)) == ["not_a_failure", "corrected"]
         assert here.blamed[0] == Status.NO_FAILURE
 
-    def test_a_later_label_stands_against_an_older_score(self, here: Here) -> None:
+    def test_a_later_label_beats_an_older_score(self, here: Here) -> None:
         verdict, _ = here_and_now(here)
         asyncio.run(here.back.corrections.give(verdict, DID_NOT_FAIL))
         assert here.poll(said(FAILURE_ATTRIBUTION, "right", WRITER, at=4)) == ["not_a_failure"]
@@ -329,7 +331,7 @@ class TestLabels:
         assert here.poll(right, wrong) == ["corrected"]  # the second contradicts nothing any more
 
     @pytest.mark.parametrize("at", [0, -5, 2**62])
-    def test_a_score_of_an_impossible_time_is_no_label(self, here: Here, at: int) -> None:
+    def test_a_score_of_an_impossible_time_makes_no_label(self, here: Here, at: int) -> None:
         assert here.poll(said(TASK_SUCCESS, "pass", at=at)) == []
 
     def test_scores_of_other_runs_and_unknown_spans_are_no_labels(self, here: Here) -> None:

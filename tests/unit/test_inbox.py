@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from analyzer.analyses.arrivals import ARRIVAL_BYTES, NOTE_BYTES, Inbox
 from analyzer.analyses.scheduler import Pipeline, PipelineLimits
 from collector_processor.core.fair import FairTable
-from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
-from collector_processor.wire.facts import MARKED_BIT, TraceArrival, span_note
+from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
+from collector_processor.wire.facts import MARKED_BIT, TraceArrival
 from semconv.model import TraceId
 from tests.factories import chat, workflow
+from tests.otlp_requests import span_note
 from tests.run_store import analyses_of
 from tests.slow_lane import LIMITS, ScriptedAnalyst, SlowLane
 
@@ -25,7 +26,6 @@ TINY = ARRIVAL_BYTES + NOTE_BYTES
 def arrival(number: int, notes: int = 1, tenant: Tenant = NO_TENANT) -> TraceArrival:
     return TraceArrival(
         seq=1_000_000 + number,
-        signal=Signal.TRACES,
         key=TraceKey(tenant, TraceId(f"{number:032x}")),
         received_ns=1_700_000_000_000_000_000 + number,
         byte_count=100_000 + number,
@@ -33,7 +33,7 @@ def arrival(number: int, notes: int = 1, tenant: Tenant = NO_TENANT) -> TraceArr
     )
 
 
-def test_the_oldest_come_out_when_there_is_no_room() -> None:
+def test_the_oldest_are_evicted_if_there_is_no_room() -> None:
     inbox = Inbox(2 * TINY)
     assert [inbox.put(arrival(number)) for number in (1, 2)] == [(), ()]
     assert inbox.put(arrival(3)) == (arrival(1),)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.methods.investigation.influence import Tie, influence_graph
+from analyzer.methods.investigate import Tie, influence_graph
 from semconv.model import StepKind, Trajectory
 from tests.runs import run, step, tool
 
@@ -45,7 +45,7 @@ def test_repeated_sentences_are_traced_and_single_phrases_are_not() -> None:
     assert edges(trajectory) == {(0, 1, Tie.REUSE)}
 
 
-def test_what_the_task_says_was_brought_in_by_nobody() -> None:
+def test_words_of_the_task_are_introduced_by_no_step() -> None:
     task = "How many of the 4,711 ships sailed in the spring of that year?"
     assert edges(run(step("a", task), step("b", task), task=task)) == set()
 

@@ -199,7 +199,7 @@ def test_what_few_runs_did_explains_a_failure_that_breaks_nothing_else_and_accus
     assert not mine(known(80)).tentative
 
 
-def test_runs_of_which_nothing_is_said_explain_and_do_not_accuse() -> None:
+def test_runs_without_any_statement_explain_and_do_not_accuse() -> None:
     mined = mine(known(40), UNREMARKABLE)
     wrong = collect(booking(100, book={"price": 200.5}))
     assert "unremarkable runs" in violations(wrong, mined)[0].text

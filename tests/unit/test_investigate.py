@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from analyzer.analyses.models.scripted import ScriptedModel
-from analyzer.methods.investigation.investigate import Investigate
-from analyzer.methods.investigation.reading_session import Request, carry_out, requests_in
+from analyzer.methods.investigate import Investigate, Request, carry_out, requests_in
 from semconv.model import Abstention, Attribution, Blame, Evidence, Status, StepKind, Trajectory
 from tests.inquiries import MARKER, attribute
 from tests.runs import run, step, tool
@@ -95,7 +94,7 @@ async def test_a_broken_link_in_the_middle_stops_the_way_up() -> None:
     assert verdict.step == 4
 
 
-async def test_an_answer_without_any_quote_that_stands_blames_nobody() -> None:
+async def test_an_answer_without_a_true_quote_blames_no_agent() -> None:
     bare = answer(path=[], evidence=[])
     verdict, _ = await investigate(bare, bare)
     assert verdict.status is Status.UNDETERMINED
@@ -121,7 +120,7 @@ async def test_the_overview_says_what_each_step_builds_on() -> None:
     assert "builds on 2 (1,450)" in shown
 
 
-async def test_a_reader_that_never_answers_is_told_to_and_is_an_error_in_the_end() -> None:
+async def test_a_reader_that_never_answers_is_asked_to_and_ends_as_an_error() -> None:
     attribution, model = await investigate(*[wants({"tool": "read_step", "step": 0})] * 20)
     assert isinstance(attribution.verdict, Abstention)
     assert attribution.status is Status.ERROR
@@ -161,7 +160,7 @@ async def test_a_note_cannot_pose_as_structure() -> None:
         ({}, ()),
     ],
 )
-def test_requests_are_read_and_what_is_none_is_left_out(
+def test_requests_are_read_and_other_text_is_left_out(
     found: dict[str, Any], expected: tuple[Request, ...]
 ) -> None:
     assert requests_in(found) == expected

@@ -18,7 +18,7 @@ from analyzer.issues.report import NO_RUNS, SAMPLED, IssueReports, Wanted, check
 from collector_processor.core.disk import StoreError
 from collector_processor.core.records import Commit
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.store.kept_spans_table import KeptSpansRows, PackedSpans
+from collector_processor.store.small_tables import KeptSpansRows, PackedSpans
 from semconv.model import Abstention, Ranked, Status
 from tests.issues import DAY, START, Bench, judged
 from tests.verdicts import stored
@@ -39,7 +39,7 @@ def told(bench: Bench) -> list[tuple[NoticeKind, str]]:
     return [(owed.notice.kind, owed.notice.agent) for owed in bench.issues.unsent("hook")]
 
 
-def test_a_failure_that_comes_again_is_one_issue_told_once(bench: Bench) -> None:
+def test_a_repeated_failure_is_one_issue_with_one_notice(bench: Bench) -> None:
     for number in range(3):
         bench.judge(number, "clerk")
     assert bench.counted() == {"clerk": 3}
@@ -49,7 +49,7 @@ def test_a_failure_that_comes_again_is_one_issue_told_once(bench: Bench) -> None
     assert issue.fingerprint.service == "shop"
 
 
-def test_a_run_that_did_its_task_is_no_issue(bench: Bench) -> None:
+def test_a_run_that_did_its_task_opens_no_issue(bench: Bench) -> None:
     bench.judge(1, None)
     assert (bench.counted(), told(bench)) == ({}, [])
 
@@ -146,7 +146,7 @@ def test_a_superseded_verdict_is_withdrawn_from_its_issue(bench: Bench) -> None:
     assert bench.counted() == {"planner": 1}
 
 
-def test_of_an_issue_that_never_was_nobody_is_told(bench: Bench) -> None:
+def test_an_issue_that_never_was_sends_no_notice(bench: Bench) -> None:
     bench.judge(1, "clerk")
     bench.judge(1, None, version=2)
     assert told(bench) == []
@@ -202,7 +202,7 @@ def test_a_later_verdict_moves_a_run_in_the_metrics_from_what_it_counted_as(benc
     bench.close()
 
 
-def test_a_verdict_that_newer_rules_move_opens_no_issue_and_tells_nobody(bench: Bench) -> None:
+def test_a_verdict_moved_by_newer_rules_opens_no_issue_and_sends_no_notice(bench: Bench) -> None:
     bench.judge(1, None, judged_by="1")
     bench.judge(1, "clerk", version=2, judged_by="2")
     bench.judge(1, "clerk", version=3, judged_by="2")
@@ -284,7 +284,7 @@ def test_a_label_taken_back_counts_the_run_again_and_labels_are_read_once(bench:
     assert bench.counting.apply_labels() == 0
 
 
-def test_what_was_resolved_and_comes_back_is_told_again(bench: Bench) -> None:
+def test_a_resolved_issue_that_comes_back_sends_another_notice(bench: Bench) -> None:
     bench.judge(1, "clerk")
     (issue,) = bench.all()
     assert bench.counting.resolve(NO_TENANT, issue.fingerprint.id, START + 1) is not None
@@ -293,7 +293,7 @@ def test_what_was_resolved_and_comes_back_is_told_again(bench: Bench) -> None:
     assert bench.all()[0].state is IssueState.REGRESSED
 
 
-def test_a_muted_one_is_counted_and_not_told(bench: Bench) -> None:
+def test_a_muted_issue_is_counted_without_a_notice(bench: Bench) -> None:
     bench.judge(1, "clerk")
     (issue,) = bench.all()
     bench.counting.mute(NO_TENANT, issue.fingerprint.id, START + DAY)
@@ -303,7 +303,7 @@ def test_a_muted_one_is_counted_and_not_told(bench: Bench) -> None:
     assert bench.counted() == {"clerk": 2}
 
 
-def test_nobody_closes_an_issue_that_is_not_there_or_is_anothers(bench: Bench) -> None:
+def test_a_missing_issue_and_one_of_another_tenant_cannot_be_closed(bench: Bench) -> None:
     bench.judge(1, "clerk", tenant=OTHER)
     (issue,) = bench.all()
     assert bench.counting.resolve(NO_TENANT, issue.fingerprint.id, START) is None
@@ -317,7 +317,7 @@ def test_tenants_do_not_see_each_other(bench: Bench) -> None:
     assert [issue.count for issue in bench.all(tenant=OTHER)] == [1]
 
 
-def test_an_agent_that_begins_to_fail_is_told_of_once_and_when_it_is_calm_again(bench: Bench) -> None:
+def test_an_agent_that_begins_to_fail_sends_a_notice_and_another_once_calm(bench: Bench) -> None:
     number = 0
     for agent, times in ((None, 300), ("clerk", 20), (None, 400), ("clerk", 20)):
         for _ in range(times):
@@ -332,7 +332,7 @@ def test_an_agent_that_begins_to_fail_is_told_of_once_and_when_it_is_calm_again(
     assert [watched.place.agent for watched in bench.counting.counts.alarms()] == ["clerk"]
 
 
-def test_a_watch_that_finds_nothing_begins_anew_after_four_weeks_with_these_as_its_past(bench: Bench) -> None:
+def test_a_watch_that_finds_nothing_restarts_after_four_weeks_with_these_as_its_past(bench: Bench) -> None:
     """With a shorter history, the change would become part of the usual share before it is found."""
     place = Place(tenant=NO_TENANT, service="shop", agent="clerk")
     begun = {}
@@ -347,7 +347,7 @@ def test_a_watch_that_finds_nothing_begins_anew_after_four_weeks_with_these_as_i
     assert renewed.watch.known == Count(hits=1, n=6)
 
 
-def test_what_an_agent_surely_breaks_follows_from_labels_and_without_any_is_not_told(bench: Bench) -> None:
+def test_an_agents_lower_bound_follows_from_labels_and_is_absent_without_any(bench: Bench) -> None:
     for number in range(100):
         bench.judge(number, "clerk" if number % 2 else None)
     reports = IssueReports(bench.issues, is_fair_sample=True)
@@ -361,7 +361,7 @@ def test_what_an_agent_surely_breaks_follows_from_labels_and_without_any_is_not_
     assert list(IssueReports(bench.issues, is_fair_sample=False).lows(START)) == []
 
 
-def test_with_hardly_a_run_there_is_no_alarm(bench: Bench) -> None:
+def test_too_few_runs_raise_no_alarm(bench: Bench) -> None:
     for number in range(FEWEST_RUNS):
         bench.judge(number, "clerk")
     assert bench.counting.counts.alarms() == []

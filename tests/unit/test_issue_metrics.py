@@ -13,7 +13,7 @@ from analyzer.telemetry.metric_table import MAX_STANDING
 from collector_processor.core.disk import StoreError
 
 
-async def test_what_was_read_stands_while_the_store_refuses(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_last_counts_stay_while_the_store_refuses(caplog: pytest.LogCaptureFixture) -> None:
     first = IssueCounts(states={"new": 1, "regressed": 0})
     last = IssueCounts(states={"new": 0, "regressed": 1})
     answers: list[IssueCounts | StoreError] = [first, StoreError("disk full"), last]

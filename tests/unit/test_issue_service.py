@@ -9,7 +9,7 @@ from collector_processor.core.records import Commit, VerdictSummary
 from tests.issues import START, Bench, opened_issue_service
 from tests.verdicts import stored_without_blame
 
-UNREAD = VerdictSummary(acting=(), ended_ns=0, decided_ns=START)
+UNREAD = VerdictSummary(ended_ns=0, decided_ns=START)
 
 
 async def test_a_run_that_could_not_be_read_counts_once_and_moves_when_it_is_analysed_after_all(

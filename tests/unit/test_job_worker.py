@@ -20,8 +20,7 @@ from analyzer.service.job_worker import JobWorker
 from analyzer.service.replicas import Announcer
 from collector_processor.core.analysis import Earned, TrackRecord
 from collector_processor.core.disk import RUNS
-from collector_processor.store.database.connection import StoreConnection, open_database
-from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.database.connection import StoreConnection, StoreThread, open_database
 from collector_processor.store.jobs import MOST_CLAIMS, JobRows, ReplicaRows
 from semconv.model import Abstention, Attribution, Blame, Status, Trajectory
 from tests.runs import run, step
@@ -81,7 +80,7 @@ class Analyzer:
             await announcer.leave()
 
 
-OFFERED = Offer(methods=("auto", "judge"), model="scripted")
+OFFERED = Offer(methods=("auto", "judge"), model="scripted", models=())
 
 
 async def shortly(_seconds: float) -> None:
@@ -148,7 +147,7 @@ async def test_a_run_is_answered_through_the_store(store: Store) -> None:
     assert analyzer.earned == [{}, EARNED]
 
 
-async def test_calls_and_dollars_are_told_while_an_analysis_goes_on(store: Store) -> None:
+async def test_calls_and_dollars_are_reported_during_an_analysis(store: Store) -> None:
     analyzer, told = Analyzer(store), list[Progress]()
     async with analyzer.working():
         waiting = ask(store.client()(FAILED, Choice(method="judge"), told.append))
@@ -323,7 +322,7 @@ async def test_what_can_be_chosen_is_what_the_analyzers_announce(store: Store) -
         assert await store.client().offer() == OFFERED
 
 
-async def test_a_job_that_nobody_finishes_in_time_is_withdrawn(store: Store) -> None:
+async def test_a_job_that_is_not_finished_in_time_is_withdrawn(store: Store) -> None:
     slow = Analyzer(store)
     async with slow.working():
         with pytest.raises(AwayError, match="no answer within"):

@@ -18,8 +18,8 @@ import pytest
 from collector_processor.journal import Disk, Journal, is_in_use, open_journal
 from collector_processor.journal.chunks import Chunk, Entry, JournalError, JournalLimits, Queue, State
 from collector_processor.journal.directory import LOG, MARKS, Space
+from collector_processor.journal.keeper import MAX_OPEN
 from collector_processor.journal.log_format import HEAD_BYTES
-from collector_processor.journal.open_files import MAX_OPEN
 from collector_processor.otlp import NO_TENANT, RefusedError, Signal, Tenant, TraceKey
 from collector_processor.wire.facts import TraceNote
 from collector_processor.wire.scan import scan_logs, scan_traces
@@ -218,7 +218,7 @@ async def test_rows_that_the_reader_has_are_skipped(tmp_path: Path) -> None:
         assert [chunk.body for chunk in backlog.chunks] == [b"\x00", b"\x02"]
 
 
-async def test_a_read_stops_at_its_limit_and_goes_on_behind_it(tmp_path: Path) -> None:
+async def test_a_read_stops_at_its_limit_and_continues_after_it(tmp_path: Path) -> None:
     async with journal_in(tmp_path) as journal:
         for n in range(4):
             await journal.append([entry(bytes([n]) * 1000)])
@@ -250,7 +250,7 @@ async def test_a_segment_stays_until_its_last_row_is_forwarded(tmp_path: Path) -
         assert "00000001.log" not in segments(tmp_path)
 
 
-async def test_what_is_no_request_ends_no_tidying(tmp_path: Path) -> None:
+async def test_a_damaged_request_does_not_stop_the_thinning(tmp_path: Path) -> None:
     limits = JournalLimits(segment_bytes=5 << 20, rest_s=0.0)
     nonsense = entry(b"\xff" * 100, traces=agent_entry().traces)
     async with journal_in(tmp_path, limits) as journal:
@@ -289,7 +289,7 @@ async def test_a_second_process_is_refused_with_words(tmp_path: Path) -> None:
     assert not is_in_use(tmp_path / "nowhere")
 
 
-async def test_a_directory_that_cannot_be_is_told_in_words(tmp_path: Path) -> None:
+async def test_an_unusable_directory_is_reported_in_words(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(JournalError, match="cannot open the journal"):
         await open_journal(tmp_path / "file")
@@ -323,7 +323,7 @@ async def test_what_waits_for_the_disk_is_bounded(tmp_path: Path) -> None:
         assert [isinstance(answer, RefusedError) for answer in answers] == [False, False, True, True]
 
 
-async def test_the_last_of_a_small_disk_is_left_to_those_who_make_room(tmp_path: Path) -> None:
+async def test_a_small_disk_keeps_a_reserve_for_verdicts_and_marks(tmp_path: Path) -> None:
     """Verdicts and forwarded rows are recorded even when new rows are refused."""
     free = [1 << 20]
     async with journal_in(tmp_path, measure=lambda _: Space(size=8 << 20, free=free[0])) as journal:
@@ -426,7 +426,7 @@ async def test_a_restart_tells_of_agent_traces_as_they_were(tmp_path: Path) -> N
         assert [numbers_in(body) for _, body in await rows_of(journal, KEY)] == [[1], [2]]
 
 
-async def test_held_rows_wait_until_they_are_let_go(tmp_path: Path) -> None:
+async def test_held_rows_wait_until_they_are_released(tmp_path: Path) -> None:
     released: list[tuple[Queue, int]] = []
     async with journal_in(tmp_path, SMALL_SEGMENTS) as journal:
         journal.on_released = lambda queue, seq: released.append((queue, seq))
@@ -610,7 +610,7 @@ async def test_a_segment_that_could_not_be_deleted_is_deleted_later(
     assert caplog.text.count("journal segment cannot be deleted") == 1
 
 
-async def test_an_opening_that_is_cancelled_lets_nobody_in_before_it_has_ended(tmp_path: Path) -> None:
+async def test_a_cancelled_opening_keeps_its_lock_until_it_has_ended(tmp_path: Path) -> None:
     async with journal_in(tmp_path) as journal:
         await journal.append([entry(b"1")])
     slow = tmp_path / "00000002.log"
@@ -781,7 +781,7 @@ async def test_a_failing_disk_evicts_no_trace_that_waits_for_its_analysis(tmp_pa
     assert evicted == []
 
 
-async def test_a_fault_of_ours_is_told_and_nothing_is_acknowledged_any_more(tmp_path: Path) -> None:
+async def test_after_a_fault_of_ours_nothing_is_acknowledged(tmp_path: Path) -> None:
     def fault(call: str, name: str, _: bytes) -> None:
         if call == "write" and name.endswith(LOG):
             raise ZeroDivisionError
@@ -796,7 +796,9 @@ async def test_a_fault_of_ours_is_told_and_nothing_is_acknowledged_any_more(tmp_
 
 
 @pytest.mark.parametrize("is_failed_before", [False, True])
-async def test_nobody_waits_for_a_writer_that_has_failed(tmp_path: Path, *, is_failed_before: bool) -> None:
+async def test_calls_do_not_wait_for_a_writer_that_has_failed(
+    tmp_path: Path, *, is_failed_before: bool
+) -> None:
     """A failed writer leads to a shutdown, which releases held rows."""
 
     def fault(call: str, name: str, content: bytes) -> None:
@@ -935,7 +937,7 @@ async def test_a_segment_that_few_need_is_thinned(tmp_path: Path) -> None:
 async def test_a_segment_that_a_full_disk_kept_from_being_thinned_is_thinned_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    monkeypatch.setattr("collector_processor.journal.reclaiming._RETRY_S", 0.0)
+    monkeypatch.setattr("collector_processor.journal.journal._RETRY_S", 0.0)
     async with journal_in(tmp_path, THIN, disk=failing(errno.ENOSPC, call, "1.new", times=2)) as journal:
         journal.mark_done((await journal.append([entry(noise(seed)) for seed in range(6)]))[1:])
         for _ in range(4):

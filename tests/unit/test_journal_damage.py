@@ -121,7 +121,7 @@ async def test_a_last_record_torn_at_any_byte_leaves_the_rows_before_it(
 
 
 @pytest.mark.parametrize("share", [0.9, 0.5, 0.2, 0.0])
-async def test_of_a_truncated_log_what_is_left_goes_on_and_the_rest_is_counted_once(
+async def test_the_rest_of_a_truncated_log_is_read_and_its_loss_is_counted_once(
     tmp_path: Path, share: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     image = await fill(tmp_path, rows=40)
@@ -150,7 +150,7 @@ async def test_a_first_page_of_zeros_costs_only_its_rows(tmp_path: Path, name: s
     assert lost == ITEMS * (100 - len(bodies))
 
 
-async def test_a_segment_of_which_nothing_can_be_read_is_said_and_the_others_go_on(
+async def test_an_unreadable_segment_is_reported_and_the_others_are_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with journal_in(tmp_path, JournalLimits(segment_bytes=1)) as journal:
@@ -213,7 +213,7 @@ async def test_several_flipped_bits_never_change_a_row(tmp_path: Path, seed: int
 
 
 @pytest.mark.parametrize("forwarded", [0, 3, ROWS])
-async def test_a_kill_alone_loses_nothing_and_nothing_is_said(
+async def test_a_kill_alone_loses_nothing_and_reports_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, forwarded: int
 ) -> None:
     image = await fill(tmp_path, forwarded=forwarded)
@@ -222,7 +222,7 @@ async def test_a_kill_alone_loses_nothing_and_nothing_is_said(
     assert not caplog.records
 
 
-async def test_without_marks_every_row_is_there_and_nothing_is_said(
+async def test_without_marks_every_row_is_there_and_nothing_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A person deleted them, or a disk lost them: rows are forwarded again."""
@@ -250,7 +250,7 @@ async def test_a_damaged_body_that_is_to_stay_in_a_thinned_log_is_counted_when_i
     assert await found(tmp_path) == ([body(1)], ITEMS)
 
 
-async def test_a_disk_that_cannot_be_read_is_no_damage(tmp_path: Path) -> None:
+async def test_an_unreadable_disk_is_not_taken_for_damage(tmp_path: Path) -> None:
     """If its rows counted as lost, sound acknowledged rows would never be forwarded."""
     image = await fill(tmp_path)
     (image / LOG).rename(tmp_path / "aside")

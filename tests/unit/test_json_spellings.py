@@ -274,6 +274,6 @@ def test_an_empty_request_is_an_empty_object() -> None:
     assert to_json(Signal.LOGS, b"") == b"{}"
 
 
-def test_what_is_no_request_is_said() -> None:
+def test_input_that_is_not_a_request_is_refused() -> None:
     with pytest.raises(MalformedRequestError):
         to_json(Signal.TRACES, b"\xff\xff")

@@ -69,13 +69,13 @@ async def test_the_actor_of_the_step_is_blamed_and_the_contradiction_said() -> N
     assert verdict.confidence < 0.8
 
 
-async def test_an_agent_that_does_not_exist_is_said() -> None:
+async def test_an_unknown_agent_is_reported() -> None:
     verdict = await blame(answer(agent="Santa"))
     assert verdict.agent == "analyst"
     assert "not an agent of this run" in verdict.reason
 
 
-async def test_another_spelling_of_the_agent_is_no_contradiction() -> None:
+async def test_another_spelling_of_the_agent_does_not_contradict() -> None:
     verdict = await blame(answer(agent="The Analyst"))
     assert verdict.confidence == 0.8
     assert "named" not in verdict.reason
@@ -129,7 +129,7 @@ async def test_quotes_that_are_not_in_the_step_are_dropped_and_cost_confidence()
         pytest.param([{"step": 3, "quote": " . "}], id="empty"),
     ],
 )
-async def test_without_one_true_quote_nobody_is_blamed(quotes: list[dict[str, Any]]) -> None:
+async def test_without_a_true_quote_no_agent_is_blamed(quotes: list[dict[str, Any]]) -> None:
     verdict, _ = await judge(answer(evidence=quotes))
     assert isinstance(verdict, Abstention)
     assert verdict.status is Status.UNDETERMINED

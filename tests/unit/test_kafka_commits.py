@@ -59,7 +59,7 @@ def test_only_another_owner_makes_a_commit_stale(code: int, stale: int, failed: 
     assert (counts.stale_commits, counts.failed_commits) == (stale, failed)
 
 
-def test_a_partition_that_comes_back_is_committed_anew() -> None:
+def test_a_partition_that_comes_back_is_committed_again() -> None:
     commits = Commits(Counts())
     commits.answered(MARKS, ())
     commits.forget([ONE])

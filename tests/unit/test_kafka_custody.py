@@ -62,7 +62,9 @@ async def reading(folder: Path) -> AsyncIterator[Reading]:
     journal = await open_journal(folder / "journal")
     custody = Custody(journal, {PLACE.topic: Signal.TRACES}, (TENANT,), folder / "aside")
     lanes, ledger = Reading(custody), Ledger(journal.held_items)
-    intake = Intake(journal, ledger, lanes, IntakeRules(instance_id="us", now_ns=lambda: 42))
+    intake = Intake(
+        journal, ledger, lanes, IntakeRules(instance_id="us", now_ns=lambda: 42, feed=lambda _arrival: None)
+    )
     custody.attach(intake, lanes, ledger, lanes)
     await custody.assigned({PLACE: Mark(offset=0)})
     yield lanes

@@ -177,7 +177,7 @@ class Spilled:
 
 
 @given(st.lists(steps, max_size=40))
-def test_an_owner_has_each_record_of_an_open_trace_once_whatever_was_spilled_and_whoever_died(
+def test_an_owner_has_each_record_of_an_open_trace_once_despite_spills_and_crashes(
     history: list[tuple[str, list[int]]],
 ) -> None:
     world = Spilled()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.issues.labels.kept_run import MAX_PACKED, pack, unpack
-from analyzer.methods.learned.features import featurise
+from analyzer.methods.ranker_features import featurise
 from collector_processor.rebuild.redaction import keep, omit, redact
 from semconv.model import Heard, SpanStatus, StepKind, ToolCall
 from tests.runs import failed_tool, run, step, tool
@@ -76,7 +76,7 @@ def test_instructions_tools_and_the_right_answer_are_not_kept() -> None:
     assert {(one.instructions, one.tools) for one in kept.steps} == {("", "")}
 
 
-def test_without_its_texts_a_run_still_says_who_acted_when() -> None:
+def test_without_its_texts_a_run_still_says_which_agent_acted_when() -> None:
     kept = unpack(packed(omit))
     assert not kept.has_texts
     assert [(one.agent, one.kind) for one in kept.trajectory.steps] == [(s.agent, s.kind) for s in RUN.steps]
@@ -116,7 +116,7 @@ def test_a_run_that_is_too_large_even_so_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize("broken", [b"", b"no zlib", packed()[:-9]])
-def test_what_is_damaged_is_said(broken: bytes) -> None:
+def test_damage_is_reported(broken: bytes) -> None:
     with pytest.raises(UnreadableInput, match="cannot be read"):
         unpack(broken)
 

@@ -70,7 +70,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_no_secret_is_kept_wherever_it_stands(place: str) -> None:
+def test_no_secret_is_kept_in_any_field(place: str) -> None:
     found = kept(*RUN, span(9, **PLACES[place]))  # type: ignore[arg-type]
     assert SECRET.encode() not in found.traces
     assert len(decode(found.traces).spans) == 4
@@ -186,7 +186,7 @@ def test_a_secret_across_a_cut_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize("packed", [b"", b"x", b"\x28\xb5\x2f\xfd", b"\x28\xb5\x2f\xfd\x20\x01\x09\x00\x00x"])
-def test_damaged_bytes_are_told(packed: bytes) -> None:
+def test_damaged_bytes_are_reported(packed: bytes) -> None:
     with pytest.raises(MalformedRequestError, match="a kept run cannot be read"):
         unpack_spans(packed)
 

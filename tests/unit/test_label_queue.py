@@ -16,7 +16,6 @@ from analyzer.issues.labels.queue import (
     is_blind,
     is_random,
     uncertainty,
-    worth,
 )
 
 
@@ -83,21 +82,6 @@ def test_about_a_fifth_is_random_and_a_tenth_blind_independently() -> None:
     assert 0.015 < both[True, True] / len(drawn) < 0.025
 
 
-@given(
-    st.lists(st.floats(0, 1), max_size=6),
-    st.lists(st.integers(0, 5), max_size=6),
-    st.integers(-3, 10**9),
-    st.integers(0, 50),
-)
-def test_the_worth_of_an_answer_is_never_negative(
-    shares: list[float], steps: list[int], size: int, alike: int
-) -> None:
-    one = Candidate(name=("", "x"), probabilities=shares, steps=steps, group="g", size=size)
-    assert 0 <= worth(one, {"g": alike}) < 100
-    assert 0 <= uncertainty(shares) <= 1
-    assert 0 <= disagreement(steps) <= 1
-
-
 class Counted(tuple[float, ...]):
     """Probabilities that count how often they are read."""
 
@@ -121,3 +105,9 @@ def test_every_run_is_asked_about_once_at_most(n: int, most: int) -> None:
     runs = [Candidate(name=("", f"run-{number}"), probabilities=(0.5,)) for number in range(n)]
     asked = [each.candidate.name for each in choose(runs, {}, most)]
     assert len(asked) == len(set(asked)) == min(n, most)
+
+
+@given(st.lists(st.floats(0, 1), max_size=6), st.lists(st.integers(0, 5), max_size=6))
+def test_uncertainty_and_disagreement_are_shares(shares: list[float], steps: list[int]) -> None:
+    assert 0 <= uncertainty(shares) <= 1
+    assert 0 <= disagreement(steps) <= 1

@@ -67,7 +67,9 @@ def test_tenants_do_not_see_each_other(store: LabelStore) -> None:
     assert (store.tenants(), len(list(store.labelled(OTHER)))) == ([OTHER], 1)
 
 
-def test_the_oldest_unlabelled_runs_go_first_and_of_those_the_ones_that_went_well(store: LabelStore) -> None:
+def test_the_oldest_unlabelled_runs_are_deleted_first_and_passed_ones_before_failed_ones(
+    store: LabelStore,
+) -> None:
     store.keep([packed("labelled", 300)], 0)
     store.add(replace(LABEL, run_id="labelled"))
     for number in range(40):
@@ -103,7 +105,7 @@ def test_two_processes_write_at_once(tmp_path: Path, store: LabelStore) -> None:
     beside.close()
 
 
-def test_a_file_that_is_no_store_is_left_alone_and_said(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_store_is_refused_and_left_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "labels.sqlite"
     path.write_text("my diary, not a database, " * 100)
     with pytest.raises(CollectorError, match="cannot be used as a store"):

@@ -63,13 +63,13 @@ def test_a_run_is_found_by_the_beginning_of_its_id(stores: Stores) -> None:
 
 
 @pytest.mark.parametrize("id_", ["", "nobody", "run-1x", "%", "r%", "\udcff", "run\x00"])
-def test_an_id_of_no_run_is_said(stores: Stores, id_: str) -> None:
+def test_an_unknown_run_id_is_reported(stores: Stores, id_: str) -> None:
     stores.has()
     with pytest.raises(NoSuchRun, match="no run"):
         find_run(stores.verdicts, id_, None)
 
 
-def test_a_beginning_of_several_is_told_with_them_unless_it_is_one_of_them(stores: Stores) -> None:
+def test_an_ambiguous_beginning_lists_the_runs_unless_it_is_a_whole_id(stores: Stores) -> None:
     stores.has()
     stores.has(replace(VERDICT, run_id="run-12"))
     assert find_run(stores.verdicts, "run-1", None).run_id == "run-1"
@@ -106,12 +106,10 @@ def test_what_is_corrected_or_confirmed_can_be_learned(stores: Stores) -> None:
     assert found.left_out == {}
 
 
-def test_training_keeps_the_persons_reason_without_secrets(stores: Stores) -> None:
+def test_a_persons_reason_is_stored_without_secrets(stores: Stores) -> None:
     stores.has()
     accept_label(stores.labels, VERDICT, replace(CORRECTED, why="see ann@example.org"), 1)
-    (found,) = training_runs(stores.labels.labelled(NO_TENANT)).runs
-    assert found.label is not None
-    assert found.label.why == "see [e-mail]"
+    assert [label.why for label in stores.labels.labels(NO_TENANT, VERDICT.run_id)] == ["see [e-mail]"]
 
 
 def test_what_teaches_nothing_is_left_out_and_counted(stores: Stores) -> None:

@@ -114,7 +114,7 @@ def test_to_confirm_that_a_run_did_not_fail_is_to_say_so() -> None:
 
 
 @pytest.mark.parametrize("verdict", [VERDICT, FINE])
-def test_a_rejection_names_nobody(verdict: StoredVerdict) -> None:
+def test_a_rejection_names_no_agent(verdict: StoredVerdict) -> None:
     label = said(LabelKind.REJECTED, verdict)
     assert (label.kind, label.agent, label.step) == (LabelKind.REJECTED, None, None)
 
@@ -141,7 +141,7 @@ def test_a_label_follows_its_step_when_late_spans_move_it() -> None:
     assert place_of(label, run(*RUN.steps[:2])) is None
 
 
-def test_where_several_steps_share_the_span_the_one_at_the_index_is_meant_or_none() -> None:
+def test_of_several_steps_of_a_span_the_one_at_the_index_is_meant_or_none() -> None:
     shared = replace(RUN.steps[2], span_id=RUN.steps[2].span_id)
     twice = run(*RUN.steps[:3], shared)
     label = corrected(step=2)

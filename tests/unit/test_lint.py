@@ -138,7 +138,7 @@ def test_no_line_of_python_is_suggested_to_another_language(lack: Lack, language
     assert not any(line in mend for line in PYTHONS), mend
 
 
-def test_spring_is_told_of_its_own_properties() -> None:
+def test_spring_gets_its_own_properties() -> None:
     call = chat(2, agent_name="a", scope="org.springframework.boot")
     java = replace(call, resource=Resource(attributes={"telemetry.sdk.language": "java"}))
     mend = found(TASK, java)["content-off"].mend

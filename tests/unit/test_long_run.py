@@ -75,7 +75,7 @@ def test_every_turns_text_is_there(rendering: Rendering, arrange: Arrange) -> No
 
 @flattening
 @arranging
-def test_what_was_lost_is_said(rendering: Rendering, arrange: Arrange) -> None:
+def test_a_loss_is_reported(rendering: Rendering, arrange: Arrange) -> None:
     trajectory = arrived(rendering, arrange).trajectory
     cut = [step for step in trajectory.steps if step.content is ContentState.TRUNCATED]
     assert trajectory.warnings == (f"{len(cut)} of {2 * TURNS - 1} steps lost content to limits",)

@@ -82,7 +82,7 @@ def test_spans_are_read_as_the_mapping_says(file: Path) -> None:
     assert run.trajectory.steps[2].error == "no such pump"
 
 
-def test_without_it_they_are_none() -> None:
+def test_without_it_the_spans_are_not_steps() -> None:
     assert not any(run.trajectory.steps for run in rebuild([encode(odd())], reader=open_reader()))
 
 
@@ -197,7 +197,7 @@ def test_map_lists_what_it_left_unread(trace: Path, capsys: pytest.CaptureFixtur
     assert json.loads(capsys.readouterr().out)["not_understood"] == ["acme.mood"]
 
 
-def test_map_overwrites_nothing_unless_told(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_map_overwrites_nothing_unless_asked_to(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.yaml").write_text("corrected by hand")
     assert command(["map", str(trace), "--yes", "--out", "mine.yaml"]) == 2
     assert "exists already" in capsys.readouterr().err

@@ -80,7 +80,7 @@ def test_workflows_side_by_side_that_it_names_are_split(reader: Reader) -> None:
     assert len(group_runs([trace(span(1), *jobs)])) == 1
 
 
-def test_a_run_that_it_reads_is_no_stray_trace(reader: Reader) -> None:
+def test_a_run_that_it_reads_is_not_a_stray_trace(reader: Reader) -> None:
     begun = Trace(spans=(odd()[0],))
     assert not is_stray(begun, reader, beside_runs=False)
     assert is_stray(begun, beside_runs=False)

@@ -6,9 +6,10 @@ from collector_processor.exporters import MemoryExporter
 from collector_processor.otlp import NO_TENANT, Delivered, Exporter, Rejected, Signal, TryLater
 
 
-async def test_answers_as_told_then_always_the_same() -> None:
-    exporter = MemoryExporter([TryLater(reason="busy")], otherwise=Rejected(reason="no"))
-    exporter.answer_next(Delivered(rejected=1))
+async def test_gives_the_scripted_answers_then_always_the_same() -> None:
+    exporter = MemoryExporter(
+        [TryLater(reason="busy"), Delivered(rejected=1)], otherwise=Rejected(reason="no")
+    )
     outcomes = [await exporter.send(Signal.LOGS, bytes([n]), NO_TENANT, ()) for n in range(4)]
     assert outcomes == [
         TryLater(reason="busy"),
@@ -20,7 +21,7 @@ async def test_answers_as_told_then_always_the_same() -> None:
     assert [request.body for request in exporter.delivered] == [b"\1"]
 
 
-async def test_waits_until_so_many_requests_were_sent() -> None:
+async def test_waits_until_a_number_of_requests_were_sent() -> None:
     exporter = MemoryExporter()
     waiting = asyncio.ensure_future(exporter.wait_for_requests(2))
     await exporter.send(Signal.TRACES, b"", NO_TENANT, ())

@@ -22,11 +22,11 @@ def test_every_alert_is_on_the_page() -> None:
     assert [alert for alert in alerts if f"`{alert}`" not in page()] == []
 
 
-def test_names_and_opentelemetrys_names_are_told_apart() -> None:
+def test_names_are_distinguished_from_opentelemetrys_names() -> None:
     assert len({metric.name for metric in METRICS}) == len(METRICS)
     assert len({metric.otel_name for metric in METRICS}) == len(METRICS)
     assert [name for metric in METRICS if not (name := metric.otel_name).startswith("blamespan.")] == []
 
 
-def test_bounds_of_labels_from_packages_above_are_those_of_the_code() -> None:
+def test_bounds_of_labels_from_packages_above_equal_the_code() -> None:
     assert (MOST_VALUES["outcome"], MOST_VALUES["state"]) == (len(Outcome), len(IssueState))

@@ -271,7 +271,7 @@ def test_a_call_of_an_odd_shape_is_unreadable_in_requests_and_said_of_answers(od
         ("/v1/chat/completions", b"[" * 100_000),
     ],
 )
-def test_what_is_no_call_of_a_chat_model_is_left_out(path: str, body: bytes) -> None:
+def test_calls_of_other_models_than_chat_models_are_left_out(path: str, body: bytes) -> None:
     call = PassedCall(path=path, request=body, answer=b"", content_type="", status=200, start_ns=0, end_ns=0)
     assert read_model_call(call) is None
 

@@ -126,7 +126,7 @@ async def stage(store: IssueStore) -> AsyncIterator[Stage]:
         yield Stage(store=store, receiver=receiver, url=str(server.make_url("/hook")), session=session)
 
 
-async def test_a_notice_is_told_once_with_a_link_to_the_run(stage: Stage) -> None:
+async def test_a_notice_is_sent_once_with_a_link_to_the_run(stage: Stage) -> None:
     stage.owe(notice())
     assert await stage.notifier().send_due() is None
     assert await stage.notifier().send_due() is None
@@ -135,7 +135,7 @@ async def test_a_notice_is_told_once_with_a_link_to_the_run(stage: Stage) -> Non
     assert document["run_url"] == "https://blame.example/runs/run-0"
 
 
-async def test_what_is_told_is_signed_with_the_time(stage: Stage) -> None:
+async def test_a_notice_is_signed_with_the_time(stage: Stage) -> None:
     stage.owe(notice())
     await stage.notifier().send_due()
     headers, body = stage.receiver.took[0]
@@ -182,12 +182,14 @@ async def test_what_a_receiver_refuses_is_not_sent_again_and_no_redirect_is_foll
 
 async def test_a_receiver_that_is_not_there_is_one_to_come_back_to() -> None:
     async with opened_session() as session:
-        answer = await Poster(url="http://127.0.0.1:1/hook?token=hidden", session=session).post(b"{}", "1")
+        answer = await Poster(url="http://127.0.0.1:1/hook?token=hidden", session=session, secret=None).post(
+            b"{}", "1"
+        )
     assert answer.fate is Fate.LATER
     assert "hidden" not in answer.reason
 
 
-async def test_more_than_an_hour_may_hold_is_told_in_one(stage: Stage) -> None:
+async def test_notices_beyond_the_hourly_limit_are_merged_into_one(stage: Stage) -> None:
     stage.owe(*(notice(number) for number in range(50)))
     wait_s = await stage.notifier(per_hour=3).send_due()
     assert wait_s is None, "nothing is owed"
@@ -202,7 +204,7 @@ async def test_more_than_an_hour_may_hold_is_told_in_one(stage: Stage) -> None:
     assert len(stage.receiver.took) == 4
 
 
-async def test_what_is_older_than_a_day_is_told_to_nobody(stage: Stage) -> None:
+async def test_a_notice_older_than_a_day_is_dropped(stage: Stage) -> None:
     stage.owe(notice())
     stage.clock.ns += 25 * HOUR
     await stage.notifier().send_due()

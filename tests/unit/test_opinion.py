@@ -72,7 +72,7 @@ def opinions(own: ScriptedModel | None = None, **others: ScriptedModel) -> Local
 
 async def test_without_a_model_only_methods_that_need_none_are_offered() -> None:
     offer = await opinions().offer()
-    assert offer == Offer(methods=("auto", "signals"))
+    assert offer == Offer(methods=("auto", "signals"), model="", models=())
     offer = await opinions(talker("own"), other=talker("other")).offer()
     assert (offer.model, offer.models) == ("own", ("other",))
     assert {"judge", "verify", "signals"} <= set(offer.methods)
@@ -97,7 +97,7 @@ async def test_what_was_not_offered_is_refused_before_anybody_is_asked(choice: C
     assert len(other.prompts) == 0
 
 
-async def test_the_chosen_model_is_asked_and_its_calls_are_told() -> None:
+async def test_the_chosen_model_is_asked_and_its_calls_are_reported() -> None:
     own, other, calls = talker("own"), talker("other"), Calls()
     choice = Choice(method="judge", model="other", takes_as_failed=True)
     attribution = await opinions(own, other=other).ask(RUN, choice, calls)
@@ -189,7 +189,7 @@ async def test_an_analyzer_answers_no_choice_that_it_does_not_offer(store: Store
     assert len(own.prompts) == 0
 
 
-async def test_that_no_analyzer_lives_is_said_and_not_asked_for_every_page(store: Store) -> None:
+async def test_a_missing_analyzer_is_reported_and_not_looked_up_for_every_page(store: Store) -> None:
     clock = Clock()
     there = JobOpinions(store.client(), clock)
     with pytest.raises(AwayError, match=NO_ANALYZER):

@@ -231,7 +231,7 @@ def test_half_a_surrogate_pair_does_not_lose_the_request() -> None:
     ],
     ids=lambda body: repr(body[:40]),
 )
-def test_what_is_no_request_is_told_in_words(body: bytes) -> None:
+def test_an_invalid_request_is_refused_in_words(body: bytes) -> None:
     with pytest.raises(MalformedRequestError) as told:
         to_protobuf(Signal.TRACES, body)
     assert 10 < len(str(told.value)) < 300

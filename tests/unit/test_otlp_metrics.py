@@ -76,7 +76,7 @@ def test_money_has_its_unit_and_what_has_no_series_is_left_out(metrics: dict[str
     assert "blamespan.model.cost" not in metrics
 
 
-async def test_it_is_sent_as_metrics_and_goes_on_when_it_is_not_taken(
+async def test_a_refusal_of_own_metrics_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     exporter = MemoryExporter([TryLater(reason="full")])

@@ -13,7 +13,7 @@ import pytest
 from collector_processor.core.disk import StoreError
 from collector_processor.core.records import Outgoing
 from collector_processor.core.scores import Lane
-from collector_processor.exporters.memory import MemoryExporter
+from collector_processor.exporters import MemoryExporter
 from collector_processor.forwarding.outbox import OutboxDelivery
 from collector_processor.forwarding.sender import (
     FIRST_WAIT_S,
@@ -150,7 +150,7 @@ async def test_the_same_bytes_are_sent_again_after_a_crash_before_the_striking_o
     assert outbox.taken() == ["a", "a"]
 
 
-async def test_a_throttled_tenant_holds_up_nobody_else() -> None:
+async def test_a_throttled_tenant_delays_no_other() -> None:
     outbox = Outbox(TryLater(reason="quota", after_s=60))
     outbox.add("a1", ACME)
     outbox.add("a2", ACME)
@@ -177,8 +177,8 @@ async def test_a_backend_that_asks_for_no_pause_gets_ours() -> None:
     assert outbox.taken() == ["a"]
 
 
-async def test_pauses_grow_to_a_limit_and_start_anew_after_a_success() -> None:
-    outbox = Outbox(*[BUSY] * 20)
+async def test_pauses_grow_to_a_limit_and_start_over_after_a_success() -> None:
+    outbox = Outbox(*[BUSY] * 20, Delivered(), BUSY)
     outbox.add("a")
     pauses = list[float]()
     while outbox.entries:
@@ -189,7 +189,6 @@ async def test_pauses_grow_to_a_limit_and_start_anew_after_a_success() -> None:
     assert max(pauses) <= LONGEST_WAIT_S
     assert pauses[-1] >= LONGEST_WAIT_S / 2
     assert pauses[1] <= FIRST_WAIT_S + 0.125
-    outbox.exporter.answer_next(BUSY)
     outbox.add("b")
     await outbox.delivery.send_some()
     outbox.now += FIRST_WAIT_S
@@ -261,7 +260,7 @@ async def test_what_is_refused_is_never_reported_as_delivered() -> None:
     assert outbox.delivered == []
 
 
-async def test_those_refused_together_are_bisected_until_the_bad_one_is_alone() -> None:
+async def test_a_refused_batch_is_bisected_until_the_bad_entry_is_alone() -> None:
     bad = Rejected(reason="c")
     outbox = Outbox(bad, Delivered(), bad, bad)
     for body in ("a", "b", "c", "d"):

@@ -18,7 +18,7 @@ def test_a_minute_of_silence_is_too_long_and_no_less_is() -> None:
     assert looked(Silence(100.0), LOOKS) == [False] * (LOOKS - 1) + [True]
 
 
-def test_each_sign_of_life_begins_the_silence_anew() -> None:
+def test_each_sign_of_life_restarts_the_silence() -> None:
     silence = Silence(100.0)
     for _ in range(5):
         assert not any(looked(silence, LOOKS - 1))
@@ -26,7 +26,7 @@ def test_each_sign_of_life_begins_the_silence_anew() -> None:
 
 
 @pytest.mark.parametrize("asleep_s", [2 * BEAT_S + 0.1, SILENT_S, 86_400.0])
-def test_a_machine_that_was_suspended_begins_the_silence_anew(asleep_s: float) -> None:
+def test_a_suspended_machine_restarts_the_silence(asleep_s: float) -> None:
     silence = Silence(100.0)
     assert not any(looked(silence, LOOKS - 1))
     assert not any(looked(silence, 1, every_s=asleep_s))

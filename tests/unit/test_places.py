@@ -39,11 +39,11 @@ def kept(run: Run, blamed: int = 3) -> bytes:
 def carriers_of(run: Run) -> list[object]:
     blame = Blame(agent="writer", step=1, reason="wrong", confidence=1.0)
     attribution = Attribution(run_id=TRACE, verdict=blame, method="person")
-    judgement = Judgement(trajectory=run.trajectory, attribution=attribution, version=2)
+    judgement = Judgement(trajectory=run.trajectory, attribution=attribution, version=2, supersedes=None)
     return list(carriers(judgement, run.trace, CarrierPolicy()))
 
 
-def test_carriers_of_what_is_kept_are_those_of_the_run_itself() -> None:
+def test_carriers_of_a_kept_run_equal_those_of_the_run() -> None:
     run = run_of(*SPANS)
     assert carriers_of(unpack_place(kept(run))) == carriers_of(run)
 
@@ -54,7 +54,7 @@ def test_no_text_of_the_run_is_kept() -> None:
     assert [span.name for span in again.trace.spans] == [""] * len(again.trace.spans)
 
 
-def test_a_run_without_spans_stands_nowhere() -> None:
+def test_a_run_without_spans_has_no_place() -> None:
     bare = Run(trace=Trace(spans=()), trajectory=Trajectory(run_id="r", steps=()))
     assert pack_place(bare, NO_TENANT, (None, None)) is None
 

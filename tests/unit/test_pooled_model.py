@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from analyzer.analyses.analyst import RunAnalyst
 from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.methods.attribution import Attributor
-from analyzer.methods.pooled_model import UNPROVED, WEIGHT, Trust, pool_with_model, trust_of
+from analyzer.methods.pooling import UNPROVED, WEIGHT, Trust, pool_with_model, trust_of
 from analyzer.methods.without_model import judge_by_signals, signals_belief
 from collector_processor.core.analysis import UNKNOWN, TrackRecord
 from semconv.model import Blame, Outcome, Pooled, Ranked, Trajectory

@@ -60,7 +60,7 @@ def test_an_expert_that_rules_a_step_out_keeps_it_out() -> None:
     assert math.exp(pool([Opinion(shares=sure), Opinion(shares=keen)])[0]) < 1e-6
 
 
-def test_opinions_on_different_runs_are_refused_and_so_is_none() -> None:
+def test_opinions_on_different_runs_and_an_empty_list_are_refused() -> None:
     with pytest.raises(ValueError, match="argument 2"):
         pool([Opinion(shares=shares(1.0)), Opinion(shares=shares(0.5, 0.5))])
     with pytest.raises(ValueError, match="no opinion"):
@@ -80,7 +80,7 @@ def test_a_boast_earns_no_belief_but_divides_it() -> None:
 
 
 @pytest.mark.parametrize("ranking", [(), (Ranked(step=1, agent="b", probability=0.0),)])
-def test_no_ranking_is_no_opinion(ranking: tuple[Ranked, ...]) -> None:
+def test_an_empty_ranking_is_not_an_opinion(ranking: tuple[Ranked, ...]) -> None:
     assert [math.exp(share) for share in mixed(ranking, THREE, 0.9)] == pytest.approx([1 / 3] * 3)
 
 

@@ -26,16 +26,17 @@ from analyzer.lab.evaluation.training import fit_linear
 from analyzer.records.proof_records import Remembered, Report
 from analyzer.service.commands import CommandTask
 from collector_processor.core.disk import StoreError
+from collector_processor.core.records import stated_certainty
 from collector_processor.otlp import NO_TENANT, Signal
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.kept_spans import SpanKeeper, unpack_spans
 from collector_processor.rebuild.redaction import make_redactor
 from collector_processor.store.deletion import delete_run
-from collector_processor.store.kept_spans_table import PackedSpans
-from collector_processor.store.small_tables import TrialArmRows
+from collector_processor.store.small_tables import PackedSpans, TrialArmRows
 from collector_processor.writeback.outgoing import Decision as Decided
 from collector_processor.writeback.outgoing import write_back
+from semconv.dialects import USUAL
 from semconv.model import Attribution, Blame
 from semconv.record import replace as changed
 from tests.factories import TRACE, span_id
@@ -120,7 +121,9 @@ def test_a_proof_is_handed_over_though_the_store_refuses_its_trials(
     packed = room.second.store.spans.packed(NO_TENANT, TRACE)
     assert packed is not None
     with pytest.raises(StoreError):
-        experiment_runs.hand_over(proved, RUN, KeptTrace(verdict=room.verdict(), spans=unpack_spans(packed)))
+        experiment_runs.hand_over(
+            proved, RUN, KeptTrace(verdict=room.verdict(), spans=unpack_spans(packed), reader=USUAL)
+        )
     assert [one.run_id for one in Commands(room.bench.db).waiting()] == [TRACE]
 
 
@@ -141,7 +144,7 @@ def test_a_proof_of_a_step_that_nothing_blamed_says_what_to_do(room: Room) -> No
     assert proved.fix.startswith(f"Check this answer of {proved.agent}, and ask again")
 
 
-async def test_a_persons_word_stands_against_a_proof(room: Room, proving: CommandTask) -> None:
+async def test_a_persons_label_beats_a_proof(room: Room, proving: CommandTask) -> None:
     store, labels = room.second.store, room.bench.labels
     accept_label(labels, room.verdict(), Statement(kind=LabelKind.NOT_A_FAILURE), 6, verdicts=store)
     follow_labels(store, labels, room.second.policy, 7)
@@ -195,7 +198,7 @@ async def test_a_proof_of_the_blamed_step_is_a_new_version_too(room: Room, provi
     await proving.follow()
     now = room.verdict()
     assert (now.version, now.agent, now.fields["mode"]) == (2, "planner", None)
-    assert now.certainty == 0.95
+    assert stated_certainty(now.fields) == 0.95
     assert not [name for name, _ in room.sent() if name.startswith("withdrawn")]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import http.server
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 import analyzer
 from analyzer import AsyncClient, Client, ModelNeeded, ServiceError, UnknownMethod, UnreadableInput
 from analyzer.cli.main import run as blamespan
+from tests.loopback import serve_http
 from tests.shown import FIXTURES
 from tests.web.test_try import LOG
 
@@ -104,13 +104,8 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hostile() -> Iterator[str]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serve_http(Answers) as address:
+        yield address
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def test_the_oldest_is_what_came_first_of_what_is_left() -> None:
     assert age.oldest_ns == 9 * SECOND
 
 
-def test_of_an_empty_queue_there_is_none_and_what_comes_next_is_as_young_as_it_is() -> None:
+def test_an_empty_queue_has_no_age_and_a_new_item_has_its_own() -> None:
     age = QueueAge()
     assert age.oldest_ns is None
     age.add(100, SECOND)

@@ -12,10 +12,18 @@ from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.method import Prompt, Reply
 from analyzer.inquiry.posterior import Order, SetRule, log_softmax
 from analyzer.methods.attribution import Attributor
-from analyzer.methods.learned.features import FEATURES, VERSION, Table, featurise
-from analyzer.methods.learned.model_file import read_model, write_model
-from analyzer.methods.learned.ranker import Panel, Ranker, Record, familiarity, linear_shares, step_rows
-from analyzer.methods.pooled_model import UNPROVED, pool_with_model
+from analyzer.methods.pooling import UNPROVED, pool_with_model
+from analyzer.methods.ranker import (
+    Panel,
+    Ranker,
+    Record,
+    familiarity,
+    linear_shares,
+    read_model,
+    step_rows,
+    write_model,
+)
+from analyzer.methods.ranker_features import FEATURES, VERSION, Table, featurise
 from analyzer.methods.without_model import rank, ranker_belief, ranking
 from semconv.model import Abstention, Blame, Ranked, Status, StepSet, Trajectory
 from tests.runs import run, step
@@ -228,7 +236,7 @@ def test_a_file_that_could_not_be_used_is_refused_with_the_reason(
 
 
 @pytest.mark.parametrize("text", ["", "[]", "7", "{}", "[" * 100_000])
-def test_what_is_no_model_at_all_is_refused(text: str) -> None:
+def test_a_file_that_is_not_a_model_is_refused(text: str) -> None:
     with pytest.raises(UnreadableInput, match="not a ranker"):
         read_model(text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -42,7 +43,7 @@ async def at_once() -> bytes:
     return b"body"
 
 
-async def test_half_open_calls_hold_up_nobody_for_long() -> None:
+async def test_half_open_calls_delay_others_only_briefly() -> None:
     reads = MessageReads(RULES)
     half_open = [asyncio.create_task(reads.read(never)) for _ in range(50)]
     await asyncio.sleep(0)
@@ -79,7 +80,7 @@ async def test_no_more_are_read_at_once_than_the_rules_say() -> None:
     assert all(one == b"large" or isinstance(one, RefusedError) for one in answers)
 
 
-async def test_beyond_those_who_may_wait_nobody_waits() -> None:
+async def test_requests_beyond_the_queue_limit_are_refused() -> None:
     reads = MessageReads(ReadLimits(quick=1, quick_s=60, slow=1, waiting=2))
     waiting = [asyncio.create_task(reads.read(never)) for _ in range(3)]
     await asyncio.sleep(0)
@@ -90,7 +91,7 @@ async def test_beyond_those_who_may_wait_nobody_waits() -> None:
     await asyncio.gather(*waiting, return_exceptions=True)
 
 
-async def test_many_who_wait_count_as_full_before_one_is_refused() -> None:
+async def test_a_long_queue_counts_as_full_before_a_request_is_refused() -> None:
     told: list[None] = []
     rules = ReadLimits(quick=1, quick_s=60, slow=1, many_waiting=3)
     reads = MessageReads(rules, lambda: told.append(None))
@@ -116,7 +117,7 @@ async def test_a_client_that_goes_away_leaves_its_place() -> None:
     assert await reads.read(at_once) == b"body"
 
 
-async def test_over_grpc_a_small_request_passes_those_that_never_come() -> None:
+async def test_over_grpc_a_small_request_overtakes_unfinished_ones() -> None:
     sink = MemorySink()
     receiver = GrpcReceiver(
         sink, LOOPBACK, AdmissionRules(), buffer_bytes=1 << 20
@@ -147,7 +148,7 @@ def _none() -> Iterator[bytes]:
     yield from ()
 
 
-async def test_a_call_without_a_message_is_told_what_was_expected() -> None:
+async def test_a_call_without_a_message_is_refused_with_what_was_expected() -> None:
     async with (
         listening(GrpcReceiver(MemorySink(), LOOPBACK, AdmissionRules())) as port,
         grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
@@ -231,7 +232,9 @@ async def test_a_door_that_is_calm_again_does_not_say_so_for_one_that_is_still_f
     trimmer = Trimmer(recorded.heap, clock=lambda: now[0])
     settings = Settings(otlp_grpc_listen="127.0.0.1:0", otlp_http_listen="127.0.0.1:0")  # type: ignore[call-arg]
     full = MemorySink(*(RefusedError("we are full", retry_after_s=1.0) for _ in range(3)))
-    over_grpc, over_http = make_receivers(settings, full, Doors(trimmer=trimmer))
+    over_grpc, over_http = make_receivers(
+        settings, full, Doors(trimmer=trimmer, refusals=Counter(), tls=None, beside={})
+    )
 
     async def refused(client: Client, port: int) -> None:
         assert (await client.post(port, Signal.TRACES, request(span(1)))).message == "we are full"

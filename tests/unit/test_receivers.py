@@ -112,9 +112,7 @@ def test_a_receiver_is_named_by_its_kind_and_its_position(setting: str, names: l
         ("https://ü.example", 1),
     ],
 )
-def test_a_url_that_is_none_is_refused_by_its_position_without_being_shown(
-    setting: str, position: int
-) -> None:
+def test_an_invalid_url_is_refused_by_its_position_without_being_shown(setting: str, position: int) -> None:
     with pytest.raises(SettingsError) as refused:
         settings_of(setting)
     assert str(refused.value).startswith("BLAMESPAN_NOTIFY_URL=…: ")
@@ -136,7 +134,7 @@ def test_slack_and_webhooks_need_no_apprise_and_show_no_url(monkeypatch: pytest.
     assert SECRET not in repr(receivers) + repr(settings)
 
 
-async def test_without_apprise_the_line_to_type_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_apprise_the_install_command_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "apprise", None)
     settings = settings_of(f"{SLACK},pagerduty://key@{SECRET}")
     with pytest.raises(SettingsError) as refused:

@@ -101,21 +101,21 @@ def test_an_error_is_known_by_its_type(error: str, kind: str) -> None:
     assert error_type(error) == kind
 
 
-def test_the_title_says_who_and_what() -> None:
+def test_the_title_names_the_agent_and_the_failure() -> None:
     assert MARK.title == "calculator: ValueError in add"
 
 
-def test_the_first_failure_is_new_and_told() -> None:
+def test_the_first_failure_is_new_and_sends_a_notice() -> None:
     found = seen(None, MARK, "run-0", 5)
     assert (found.change, found.issue.state, found.issue.count) == (Change.NEW, IssueState.NEW, 1)
 
 
-def test_a_repetition_is_counted_and_not_told() -> None:
+def test_a_repetition_is_counted_without_a_notice() -> None:
     found = seen(first(), MARK, "run-1", DAY // 2)
     assert (found.change, found.issue.count, found.issue.runs) == (None, 2, ("run-1", "run-0"))
 
 
-def test_the_same_run_again_is_no_repetition() -> None:
+def test_the_same_run_again_is_not_counted() -> None:
     assert seen(first(), MARK, "run-0", 9).issue == first()
 
 
@@ -123,7 +123,7 @@ def test_after_a_day_it_is_ongoing() -> None:
     assert seen(first(), MARK, "run-1", DAY).issue.state is IssueState.ONGOING
 
 
-def test_what_was_resolved_and_comes_back_has_regressed_and_is_told() -> None:
+def test_a_resolved_issue_that_comes_back_has_regressed_and_sends_a_notice() -> None:
     found = seen(resolve(first(), 10), MARK, "run-1", 20)
     assert (found.change, found.issue.state, found.issue.count) == (Change.REGRESSED, IssueState.REGRESSED, 2)
     again = seen(found.issue, MARK, "run-2", 30)
@@ -136,7 +136,7 @@ def test_a_long_silence_resolves_it() -> None:
     assert seen(first(), MARK, "run-1", 15 * DAY).change is Change.REGRESSED
 
 
-def test_of_a_muted_one_nobody_is_told() -> None:
+def test_a_muted_issue_sends_no_notice() -> None:
     found = seen(mute(resolve(first(), 10), DAY), MARK, "run-1", 20)
     assert (found.change, found.issue.state) == (None, IssueState.REGRESSED)
     assert not found.issue.is_muted(DAY)
@@ -150,7 +150,7 @@ def test_a_changed_verdict_takes_its_failure_back() -> None:
     assert withdrawn(once, "run-0") is None
 
 
-def test_one_that_is_no_longer_among_the_examples_is_taken_back_too() -> None:
+def test_a_run_that_is_no_longer_an_example_is_uncounted_too() -> None:
     issue = first()
     for number in range(1, 50):
         issue = seen(issue, MARK, f"run-{number}", number).issue

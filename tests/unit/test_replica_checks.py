@@ -7,7 +7,7 @@ from dataclasses import replace
 from analyzer.cli.checks import Finding, Health, check_replicas
 from collector_processor.store.jobs import NO_JOBS, Replica, Waiting
 
-ONE = Replica(id="1", kind="analyzer", version="1.0", age_s=1.0, ahead_s=-2.0, facts={})
+ONE = Replica(id="1", kind="analyzer", version="1.0", ahead_s=-2.0, facts={})
 
 
 def found(*replicas: Replica, waiting: Waiting = NO_JOBS) -> dict[str, Finding]:

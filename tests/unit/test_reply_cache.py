@@ -74,7 +74,7 @@ async def test_a_failure_is_not_kept(tmp_path: Path) -> None:
     assert (await ask(tmp_path, model)).text == "back"
 
 
-def test_a_file_that_is_no_cache_is_left_alone_and_said(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_cache_is_refused_and_left_unchanged(tmp_path: Path) -> None:
     (tmp_path / "replies.sqlite3").write_text("my diary, not a database, " * 100)
     with pytest.raises(UnreadableInput, match="expected a cache"), open_cache(tmp_path, fail):
         pass
@@ -92,7 +92,7 @@ async def test_it_counts_what_it_answered(tmp_path: Path) -> None:
         assert asked.price(PROMPT) == 0.0
 
 
-async def test_a_disk_that_fills_up_is_told_once_and_everything_is_still_answered(tmp_path: Path) -> None:
+async def test_a_full_disk_is_reported_once_and_every_prompt_is_answered(tmp_path: Path) -> None:
     told: list[str] = []
     model = ScriptedModel(replies=["x" * 100_000, "two", "three", "four"])
     with open_cache(tmp_path, told.append) as cache:
@@ -114,7 +114,7 @@ async def test_a_disk_that_can_no_longer_be_read_costs_only_what_was_kept(tmp_pa
     assert len(told) == 1
 
 
-def test_a_place_where_nothing_can_be_kept_is_said_before_anything_is_asked(tmp_path: Path) -> None:
+def test_an_unwritable_place_is_reported_before_any_model_call(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with (
         pytest.raises(CacheUnusable, match=r"replies cannot be kept there.*--no-cache"),
@@ -126,7 +126,7 @@ def test_a_place_where_nothing_can_be_kept_is_said_before_anything_is_asked(tmp_
         pass
 
 
-def test_a_read_only_cache_is_said_too(tmp_path: Path) -> None:
+def test_a_read_only_cache_is_reported_too(tmp_path: Path) -> None:
     with open_cache(tmp_path, fail) as cache:
         path = cache.database.execute("PRAGMA database_list").fetchone()[2]
     read_only = sqlite3.connect(f"file:{path}?mode=ro", uri=True)

@@ -22,7 +22,6 @@ from collector_processor.wire.facts import (
     TraceNote,
     kind_of,
     pack_notes,
-    span_note,
     unpack_notes,
 )
 from collector_processor.wire.protobuf import write_varint
@@ -40,6 +39,7 @@ from tests.otlp_requests import (
     record,
     request,
     span,
+    span_note,
     trace_name,
 )
 
@@ -56,7 +56,7 @@ def test_spans_are_counted_for_each_trace() -> None:
     assert sum(note.byte_count for note in found.traces) < len(many_spans(7, traces=3))
 
 
-def test_of_a_trace_that_is_no_agents_nothing_but_its_spans_are_counted() -> None:
+def test_of_a_trace_without_agents_only_the_spans_are_counted() -> None:
     found = scan_traces(many_spans(7, traces=3), {trace_name(2)})
     assert found.item_count == 7
     assert [(note.trace_id, note.span_count) for note in found.traces] == [(trace_name(2), 2)]
@@ -88,7 +88,7 @@ def test_a_marked_scope_makes_an_agent_trace(scope: str) -> None:
     assert note.is_agent
 
 
-def test_a_marker_in_a_value_is_none() -> None:
+def test_a_marker_in_a_value_does_not_count() -> None:
     body = request(span(1, attributes={"http.url": "/docs/gen_ai.operation.name", "sql": "select gen_ai.x"}))
     assert scan_traces(body).traces == ()
 
@@ -96,7 +96,7 @@ def test_a_marker_in_a_value_is_none() -> None:
 @pytest.mark.parametrize(
     "write", [bytes, as_the_collector_writes, as_dotnet_writes], ids=["usual", "Collector", ".NET"]
 )
-def test_a_marker_between_spans_marks_none_of_them(write: Callable[[bytes], bytes]) -> None:
+def test_a_marker_between_spans_marks_no_span(write: Callable[[bytes], bytes]) -> None:
     reads_like_one = "J\x10\n\x0egen_ai.system"
     agent = span(2, trace=2, attributes=WORKFLOW)
     body = request(span(1), service=reads_like_one) + request(agent, span(3, trace=3), service=reads_like_one)
@@ -110,20 +110,21 @@ def test_a_span_without_parent_is_a_root(trace_state: str) -> None:
         span(1, trace=1, trace_state=trace_state), span(2, trace=2, parent=1, trace_state=trace_state)
     )
     found = scan_traces(body, {trace_name(1), trace_name(2)})
-    assert [note.root_ended for note in found.traces] == [True, False]
+    assert [[parent for _, parent, *_ in note.spans] for note in found.traces] == [[0], [1]]
 
 
-def test_a_parent_of_zeros_is_none() -> None:
-    assert scan_traces(request(span(1, parent=0, attributes=WORKFLOW))).traces[0].root_ended
+def test_a_parent_of_zeros_means_no_parent() -> None:
+    (note,) = scan_traces(request(span(1, parent=0, attributes=WORKFLOW))).traces
+    assert note.spans[0][1] == 0
 
 
-def test_a_parent_that_is_written_as_a_number_is_none() -> None:
+def test_a_parent_that_is_written_as_a_number_means_no_parent() -> None:
     usual = span(1, attributes=WORKFLOW).SerializeToString()
     raw = b"\x21" + bytes(range(1, 9)) + usual[28:] + usual[:28]
     assert not Span.FromString(raw).parent_span_id
     for tag in (b"\x12", b"\x12", b"\x0a"):
         raw = tag + write_varint(len(raw)) + raw
-    assert scan_traces(raw, {trace_name(1)}).traces[0].root_ended
+    assert scan_traces(raw, {trace_name(1)}).traces[0].spans[0][1] == 0
 
 
 def test_notes_say_what_the_assembler_needs() -> None:
@@ -138,7 +139,6 @@ def test_notes_say_what_the_assembler_needs() -> None:
         span_note(span_id=2, parent_id=1, bits=AGENT_BIT | MARKED_BIT),
         span_note(span_id=3, parent_id=2, bits=REMOTE_BIT),
     )
-    assert note.root_ended
 
 
 @pytest.mark.parametrize("write", [bytes, as_the_collector_writes, as_dotnet_writes])
@@ -170,7 +170,7 @@ def test_notes_say_when_a_span_ended_which_code_sent_it_and_what_it_links_to(
     st.integers(0, 2**64 - 1),
     st.lists(st.integers(1, 3), max_size=3),
 )
-def test_facts_are_those_of_the_span_however_it_is_written(  # noqa: PLR0917 - what a span has
+def test_facts_of_a_span_do_not_depend_on_its_encoding(  # noqa: PLR0917 - what a span has
     name: str, kind: int, parent: int | None, flags: int, state: str, end_ns: int, links: list[int]
 ) -> None:
     made = span(1, parent=parent, attributes=WORKFLOW, name=name, flags=flags, trace_state=state)
@@ -224,7 +224,7 @@ _NAMED = _message(b"\x2a", b"work")
     ],
     ids=["one large Resource of many scopes", "no Resource", "a long scope", "names that claim to be long"],
 )
-def test_a_request_is_read_through_only_a_few_times_whatever_stands_in_it(group: bytes) -> None:
+def test_any_request_is_read_through_only_a_few_times(group: bytes) -> None:
     """If read once for each scope or span, these 8 MB would take the event loop many seconds."""
     body, before = _message(b"\x0a", group), process_time()
     assert scan_traces(body).traces[0].is_agent
@@ -318,7 +318,7 @@ def test_a_request_cut_short_is_malformed(cut: int) -> None:
         scan_traces(many_spans(2)[:-cut])
 
 
-def test_a_span_that_is_no_message_is_malformed() -> None:
+def test_a_span_that_is_not_a_message_is_malformed() -> None:
     with pytest.raises(MalformedRequestError):
         scan_traces(b"\x0a\x04\x12\x02\x10\x01")
 

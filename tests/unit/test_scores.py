@@ -152,7 +152,7 @@ class TestSettings:
         }
         assert "Bearer" not in repr(settings) + repr(phoenix)
 
-    def test_a_key_that_is_no_header_is_an_error_that_does_not_quote_it(self) -> None:
+    def test_a_key_that_cannot_be_a_header_is_refused_without_quoting_it(self) -> None:
         with pytest.raises(SettingsError, match="PHOENIX_API_KEY") as error:
             load_settings({"BLAMESPAN_SCORES": "phoenix=http://x", "PHOENIX_API_KEY": "se\ncret"})
         assert "cret" not in str(error.value)
@@ -321,7 +321,7 @@ class TestAnswers:
             assert isinstance(await to.send(a_change(ROOT, age_s=-PATIENCE_S)), TryLater)
             assert isinstance(await to.send(a_change(ROOT)), Rejected)
 
-    async def test_after_an_outage_traces_are_expected_anew(self) -> None:
+    async def test_after_an_outage_traces_get_their_full_time_again(self) -> None:
         async with sending() as to:
             to.now += PATIENCE_S + 1
             to.backend.refusals = [(503, ""), (404, "")]
@@ -363,7 +363,7 @@ class TestAnswers:
             assert isinstance(await to.outlet.send(pack_change(a_change(ROOT)), ACME), Rejected)
             assert to.backend.asked == []
 
-    async def test_what_phoenix_does_not_delete_stays_labelled_and_is_told(self) -> None:
+    async def test_a_score_that_phoenix_does_not_delete_stays_labelled_and_is_reported(self) -> None:
         async with sending(ScoreBackend.PHOENIX) as to:
             to.backend.always = {
                 "span_annotations": (200, {"data": [{"id": "U3Bhbg=="}]}),

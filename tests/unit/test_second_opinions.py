@@ -12,8 +12,8 @@ import pytest
 from analyzer.analyses.commit import Committer, Leaving
 from analyzer.analyses.prepare import Prepared, TraceBytes, keeping
 from analyzer.issues.labels.correcting import Outcome, SecondOpinions, Wanted, follow_labels
+from analyzer.issues.labels.label_store import MAX_OF_A_RUN, OpinionStore
 from analyzer.issues.labels.labelling import accept_label
-from analyzer.issues.labels.opinion_store import MAX_OF_A_RUN, OpinionStore
 from analyzer.issues.labels.run_label import LabelKind, Statement
 from collector_processor.core.records import Commit, StoredVerdict
 from collector_processor.otlp import NO_TENANT, Signal, Tenant
@@ -21,8 +21,8 @@ from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.stages import rebuild
 from collector_processor.settings import load_settings
-from collector_processor.store.database.thread import StoreThread
-from collector_processor.store.kept_spans_table import PackedSpans
+from collector_processor.store.database.connection import StoreThread
+from collector_processor.store.small_tables import PackedSpans
 from collector_processor.writeback.annotate import CarrierPolicy
 from collector_processor.writeback.outgoing import Decision, write_back
 from semconv.model import Abstention, Attribution, Blame, Status, Trajectory
@@ -147,7 +147,7 @@ async def test_an_opinion_that_agrees_is_kept_and_changes_nothing(room: Room) ->
     assert [one.method for one in await room.second.of(NO_TENANT, TRACE)] == ["judge"]
 
 
-async def test_a_persons_word_stands(room: Room) -> None:
+async def test_a_persons_label_is_kept(room: Room) -> None:
     room.judge(blame(0, "signals"))
     store, labels = room.second.store, room.bench.labels
     accept_label(labels, room.verdict(), Statement(kind=LabelKind.NOT_A_FAILURE), 6, verdicts=store)

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from analyzer.service.all_in_one import trim_periodically
-from analyzer.service.garbage import collect_garbage, collecting_rarely
+from analyzer.service.lifetime import collect_garbage, collecting_rarely
 
 
 async def test_memory_is_given_back_again_and_again_until_the_end() -> None:

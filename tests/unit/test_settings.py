@@ -274,14 +274,14 @@ def test_a_token_opens_the_way_beyond_loopback_and_is_never_shown() -> None:
     assert "hush-hush" not in repr(settings)
 
 
-def test_the_file_stands_behind_the_environment(tmp_path: Path) -> None:
+def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
     (tmp_path / "blamespan.toml").write_text('root_grace = 100\nmodel = "ollama/x"\n')
     settings = load_settings({"BLAMESPAN_ROOT_GRACE": "200"}, directory=tmp_path)
     assert (settings.root_grace, settings.model) == (200, "ollama/x")
     assert load_settings({}, directory=tmp_path, model="other/y").model == "other/y"
 
 
-def test_a_misspelled_variable_is_noticed_and_the_one_that_is_meant_is_named() -> None:
+def test_a_misspelled_variable_is_reported_with_the_closest_name() -> None:
     environ = {
         "BLAMESPAN_ROOTGRACE": "5",
         "BLAMESPAN_XYZZY": "x",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from collector_processor.core.disk import REFUSING_S, SILENT_S, Condition, Fault, StoreError
-from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.database.connection import StoreThread
 
 
 class Clock:

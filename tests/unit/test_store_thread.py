@@ -11,7 +11,7 @@ from threading import Event, current_thread
 import pytest
 
 from collector_processor.core.disk import STORE_RETRY_S, StoreError, patiently
-from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.database.connection import StoreThread
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ async def test_calls_are_made_one_after_the_other_on_a_thread_of_its_own(thread:
     assert made == [(number, "ledger") for number in range(50)]
 
 
-async def test_what_a_call_raises_reaches_who_asked_and_nobody_else(thread: StoreThread) -> None:
+async def test_an_error_reaches_only_its_own_caller(thread: StoreThread) -> None:
     def refuse() -> None:
         raise StoreError("the disk is full")
 
@@ -41,7 +41,7 @@ async def test_what_a_call_raises_reaches_who_asked_and_nobody_else(thread: Stor
     assert await thread.run(int) == 0
 
 
-async def test_a_call_that_nobody_waits_for_any_more_is_left_out(thread: StoreThread) -> None:
+async def test_an_abandoned_call_is_skipped(thread: StoreThread) -> None:
     go_on, made = Event(), list[str]()
     blocking = asyncio.create_task(thread.run(go_on.wait))
     waiting = asyncio.create_task(thread.run(made.append, "never"))
@@ -54,7 +54,7 @@ async def test_a_call_that_nobody_waits_for_any_more_is_left_out(thread: StoreTh
     assert made == ["after"]
 
 
-async def test_one_cancelled_under_way_harms_no_later_one(thread: StoreThread) -> None:
+async def test_a_call_cancelled_under_way_does_not_disturb_later_ones(thread: StoreThread) -> None:
     begun, go_on = Event(), Event()
 
     def slow() -> None:
@@ -107,7 +107,7 @@ async def test_a_file_that_cannot_be_opened_is_a_store_that_refuses(thread: Stor
         await thread.run(read)
 
 
-async def test_what_is_done_patiently_is_begun_anew_until_the_disk_lets_us() -> None:
+async def test_a_patient_call_is_retried_until_the_disk_accepts_it() -> None:
     refusals = [OSError(errno.ENFILE, "Too many open files in system"), StoreError("full")]
     pauses: list[float] = []
 

@@ -404,7 +404,7 @@ async def test_traces_that_share_an_id_are_not_read_for_each_other(tmp_path: Pat
     for _ in range(6):
         await lane.pass_time(LIMITS.root_grace_s * 2)
     assert lane.pipeline.open_traces == lane.pipeline.under_way == len(lane.pipeline._waiting) == 0
-    (verdict,) = lane.store.recent(999)
+    (verdict,) = lane.store.starting_with("", None, 999)
     assert len(lane.analyst.asked[-1].steps) == count, "all are one run"
     assert verdict.version <= 3
     assert source.reads < 6 * count

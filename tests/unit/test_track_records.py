@@ -18,11 +18,11 @@ from analyzer.cli.judged_runs import as_labels_say, judge
 from analyzer.cli.recorded_runs import RecordedRun
 from analyzer.inquiry.calibration import Worth
 from analyzer.inquiry.verdict import to_json
-from analyzer.issues.labels.opinion_store import Opinion, OpinionStore
+from analyzer.issues.labels.label_store import Opinion, OpinionStore
 from analyzer.issues.labels.run_label import Label, LabelKind
 from analyzer.issues.labels.track_records import FRESH_S, TrackRecords, track_records, worths
 from analyzer.methods.attribution import Attributor, as_labelled
-from analyzer.methods.pooled_model import UNPROVED, Trust, trust_of
+from analyzer.methods.pooling import UNPROVED, Trust, trust_of
 from analyzer.methods.without_model import judge_by_signals
 from collector_processor.core.analysis import Earned, TrackRecord
 from collector_processor.core.disk import RUNS, StoreError
@@ -183,7 +183,7 @@ def test_a_damaged_document_counts_nothing(bench: Bench, text: str) -> None:
     assert records(bench) == {}
 
 
-def test_what_a_run_said_is_forgotten_with_it_and_is_no_other_tenants(bench: Bench) -> None:
+def test_statements_of_a_run_are_deleted_with_it_and_stay_within_its_tenant(bench: Bench) -> None:
     for tenant in (NO_TENANT, OTHER):
         judged(bench, model=1, own=2, tenant=tenant)
     labelled(bench, LabelKind.CONFIRMED, 1, tenant=OTHER)
@@ -226,7 +226,7 @@ def test_a_command_on_files_trusts_a_model_as_the_labels_of_the_store_say(bench:
     assert trusted(bench.folder, "provider/other") == UNPROVED
 
 
-def test_labels_of_the_only_tenant_count_and_those_of_several_are_kept_apart(bench: Bench) -> None:
+def test_labels_of_several_tenants_are_counted_separately(bench: Bench) -> None:
     judged(bench, model=1, own=2, tenant=OTHER)
     labelled(bench, LabelKind.CORRECTED, 1, tenant=OTHER)
     assert trusted(bench.folder).labelled == 1
@@ -239,7 +239,7 @@ def test_without_a_store_a_model_is_trusted_as_any_and_none_is_made(tmp_path: Pa
     assert not list(tmp_path.iterdir())
 
 
-def test_a_store_that_cannot_be_read_is_said_and_stops_nothing(
+def test_an_unreadable_store_is_reported_and_stops_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / RUNS).write_bytes(b"no database" * 1000)

@@ -81,14 +81,14 @@ async def test_a_trial_links_to_a_production_run_and_does_not_hide_it(lane: Slow
     await examine(lane, SECOND)
     lane.source.store(encode(run(ISSUED, links=(Link(trace_id=SECOND, span_id=SpanId("1" * 16)),))))
     await examine(lane)
-    assert [verdict.run_id for verdict in lane.store.recent(10)] == [SECOND]
+    assert [verdict.run_id for verdict in lane.store.starting_with("", None, 10)] == [SECOND]
 
 
 async def test_an_issued_trial_gets_no_verdict_and_writes_nothing(lane: SlowLane) -> None:
     lane.source.store(encode(run(ISSUED)))
     assert await examine(lane, completion=Completion.IDLE_OPEN) == Glanced(frozenset((KEY,)))
     assert await examine(lane) == Done(frozenset((KEY,)))
-    assert lane.store.recent(10) == []
+    assert lane.store.starting_with("", None, 10) == []
     assert lane.analyst.asked == []
     assert (lane.written(), lane.store.outbox(Signal.LOGS)) == ([], [])
 
@@ -101,7 +101,7 @@ async def test_held_spans_of_a_trial_go_on_unchanged(tmp_path: Path) -> None:
     body = lane.source.rows[KEY][arrival.seq]
     await lane.pass_time(10)
     assert lane.source.sent == [(arrival.seq, body)]
-    assert (lane.store.recent(10), lane.written()) == ([], [])
+    assert (lane.store.starting_with("", None, 10), lane.written()) == ([], [])
     lane.close()
 
 
@@ -111,14 +111,14 @@ async def test_a_trial_whose_spans_are_evicted_afterwards_is_no_error(lane: Slow
     assert analyses_of(lane.store, KEY) == (1, 1)
     lane.source.forget(KEY)
     await examine(lane)
-    assert lane.store.recent(10) == []
+    assert lane.store.starting_with("", None, 10) == []
 
 
 async def test_an_id_on_the_span_counts_like_one_on_its_resource(lane: SlowLane) -> None:
     first, second = workflow(1), chat(2, answer="4", agent_name="planner")
     lane.source.store(encode([first, replace(second, attributes={**second.attributes, TRIAL: ISSUED})]))
     await examine(lane)
-    assert lane.store.recent(10) == []
+    assert lane.store.starting_with("", None, 10) == []
 
 
 def test_a_run_with_a_trace_that_claims_nothing_is_no_trial() -> None:

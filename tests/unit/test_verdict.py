@@ -44,7 +44,7 @@ def test_a_blame_names_its_span() -> None:
     assert json.loads(json.dumps(document)) == document
 
 
-def test_an_abstention_has_the_same_keys_and_nobody_in_them() -> None:
+def test_an_abstention_has_the_same_keys_and_names_no_agent() -> None:
     verdict = Abstention(status=Status.ERROR, reason="model away")
     document = to_json(Attribution(run_id="r", verdict=verdict, method="judge", error="model away"), RUN)
     assert list(document) == VERDICT_KEYS

@@ -85,9 +85,9 @@ class World:
         after = RunCount(
             service=verdict.service,
             status=verdict.status,
-            agents=summary.acting,
+            agents=tuple(dict.fromkeys(step.agent for step in decision.run.trajectory.steps)),
             blamed=summary.blamed,
-            mode=summary.mode,
+            mode=verdict_of.mode if isinstance(verdict_of := decision.attribution.verdict, Blame) else "",
         )
         run = self.counted.get(verdict.run_id)
         self.counted[verdict.run_id] = after
@@ -155,7 +155,7 @@ def test_a_new_series_is_at_zero_until_it_was_there_long_enough_to_be_seen(world
     assert world.failures(settle_s=30) == {("shop", "calculator", "loop"): 1}
 
 
-def test_who_is_told_the_same_again_counts_nothing_again(world: World) -> None:
+def test_a_repeated_report_is_counted_once(world: World) -> None:
     first = world.tell(world.decide(blame()))
     world.tell(world.decide(blame(confidence=0.9), previous=first))
     assert world.failures() == {("shop", "calculator", "loop"): 1}
@@ -206,7 +206,7 @@ def test_the_final_verdict_counts_after_a_provisional_one(world: World) -> None:
     assert world.failures() == {("shop", "calculator", "loop"): 1}
 
 
-def test_a_mode_that_is_none_of_ours_is_other(world: World) -> None:
+def test_an_unknown_mode_is_counted_as_other(world: World) -> None:
     world.tell(world.decide(blame(mode="model's own prose about task 4711")))
     assert world.failures() == {("shop", "calculator", "other"): 1}
 
@@ -234,7 +234,7 @@ def test_where_a_carrier_goes_the_lag_ends_when_the_backend_has_it(world: World)
     assert world.lag() == (1, 63.0)
 
 
-def test_a_verdict_that_replaces_another_is_no_second_lag(world: World) -> None:
+def test_a_verdict_that_replaces_another_adds_no_second_lag(world: World) -> None:
     first = world.tell(world.decide(blame()))
     second = world.decide(blame("planner", step=1), previous=first)
     back = write_back(second, POLICY)

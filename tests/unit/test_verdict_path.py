@@ -20,8 +20,7 @@ from analyzer.analyses.load import Others
 from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.analyses.prepare import Analysed, Prepared, Preparer, ToAsk, TraceBytes
 from analyzer.analyses.run_comparison import RunComparison
-from analyzer.issues.labels.label_store import LabelStore
-from analyzer.issues.labels.opinion_store import OpinionStore
+from analyzer.issues.labels.label_store import LabelStore, OpinionStore
 from analyzer.issues.labels.run_label import Label, LabelKind
 from analyzer.issues.labels.track_records import TrackRecords, track_records
 from analyzer.methods.attribution import Attributor
@@ -33,7 +32,7 @@ from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
 from collector_processor.rebuild.decode import decode, decode_logs
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redaction import Cleaner, Redactor
-from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.database.connection import StoreThread
 from collector_processor.writeback.annotate import CarrierPolicy
 from semconv.model import Completion, Link, Span, SpanId, Status, TraceId
 from tests.factories import TRACE, agent, chat, workflow
@@ -247,11 +246,11 @@ async def test_two_traces_of_one_run_in_one_batch_give_one_verdict(way: Way) -> 
     linked = Link(trace_id=TRACE, span_id=SpanId("0" * 15 + "1"))
     way.receive(agent(1, "planner", trace_id=OTHER.trace_id, links=(linked,)))
     await way.examine(KEY, OTHER)
-    assert [verdict.run_id for verdict in way.store.recent(9)] == [TRACE]
+    assert [verdict.run_id for verdict in way.store.starting_with("", None, 9)] == [TRACE]
     assert len({run.run_id for (run,) in way.store.identities((KEY, OTHER)).values()}) == 1
 
 
-async def test_late_spans_are_analysed_with_those_before(way: Way) -> None:
+async def test_late_spans_are_analysed_with_the_earlier_ones(way: Way) -> None:
     way.receive(workflow(1))
     await way.examine()
     way.receive(chat(2, answer="I cannot do that.", agent_name="planner", parent=1, error="it failed"))
@@ -291,12 +290,12 @@ async def test_a_trace_that_joined_the_run_meanwhile_is_part_of_its_verdict(way:
 
     way.between = the_other_is_quicker
     await way.examine()
-    assert [verdict.run_id for verdict in way.store.recent(9)] == [TRACE]
+    assert [verdict.run_id for verdict in way.store.starting_with("", None, 9)] == [TRACE]
     assert (way.verdict().version, analyses_of(way.store, KEY)) == (1, (1, 1))
     assert (way.store.identities((OTHER,))[OTHER][0].run_id, way.announced) == (TRACE, [])
 
 
-async def test_a_verdict_that_a_person_confirmed_meanwhile_stands(way: Way) -> None:
+async def test_a_verdict_confirmed_meanwhile_is_kept(way: Way) -> None:
     way.receive(workflow(1), chat(2, answer="Yes.", agent_name="planner", parent=1))
     await way.examine()
     way.receive(chat(3, answer="No.", agent_name="writer", parent=1, error="it failed"))

@@ -8,8 +8,8 @@ from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.inquiry.errors import ModelError, ModelFailure, UnknownMethod
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.judge import Judge
+from analyzer.methods.pooling import Sampled, combine
 from analyzer.methods.registry import registered
-from analyzer.methods.votes import Sampled, combine
 from semconv.model import Abstention, Blame, Ranked, Status, Verdict
 from tests.inquiries import MARKER, attribute
 from tests.runs import run, step
@@ -56,14 +56,14 @@ def test_agreement_outvotes_one_voter_that_is_sure() -> None:
     assert 0.9 < sum(each.probability for each in found.ranking) <= 1.001
 
 
-def test_voters_that_cannot_tell_take_confidence_and_failed_ones_only_are_told() -> None:
+def test_undecided_votes_lower_the_confidence_and_failed_ones_are_only_mentioned() -> None:
     assert pooled(vote(1, 0.8), UNSURE).confidence == pytest.approx((0.8 + 0.25) / 2, abs=1e-3)
     found = pooled(vote(1, 0.8), FAILED)
     assert found.confidence == pytest.approx(0.8, abs=1e-3)
     assert "1 more failed" in found.reason
 
 
-def test_without_a_blame_the_abstention_stands() -> None:
+def test_without_a_blame_the_pooled_verdict_abstains() -> None:
     assert combine([FAILED, UNSURE], RUN) == UNSURE
     assert combine([FAILED, FAILED], RUN) == FAILED
     with pytest.raises(ValueError, match="at least one"):

@@ -50,7 +50,7 @@ class Memory:
             raise self.error
         label = as_label(statement, verdict, RUN, 9)
         self.given.insert(0, label)
-        return AcceptedLabel(label=label, obstacle=None)
+        return AcceptedLabel(label=label, obstacle=None, trace_obstacle=None)
 
     async def of(self, tenant: Tenant, run_id: str) -> Sequence[Label]:
         return [label for label in self.given if (label.tenant, label.run_id) == (tenant, run_id)]

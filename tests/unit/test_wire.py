@@ -45,7 +45,7 @@ def test_a_request_that_fits_is_not_touched() -> None:
     assert split_by_size(body, len(body)) == (body,)
 
 
-def test_a_span_that_fits_nowhere_stands_alone() -> None:
+def test_a_span_that_fits_nowhere_is_sent_alone() -> None:
     body = request(span(1), span(2, attributes={"text": "x" * 5000}), span(3))
     assert [numbers_in(piece) for piece in split_by_size(body, 1000)] == [[1], [2], [3]]
 
@@ -91,7 +91,7 @@ def test_an_item_larger_than_the_backend_takes_goes_alone() -> None:
     assert all(len(piece) <= 1000 for piece in split_by_size(kept, 1000))
 
 
-def test_attributes_are_added_to_the_one_span_and_nothing_else_changes() -> None:
+def test_attributes_are_added_to_one_span_and_nothing_else_changes() -> None:
     body = request(span(1), span(2), span(3)) + request(span(2, trace=9))
     changed = append_attributes(body, trace_name(1), span_name(2), ADDED)
     before, after = spans_in(body), spans_in(changed)
@@ -129,7 +129,7 @@ def test_lengths_of_more_than_one_byte_are_mended() -> None:
         pytest.param(b"\x0a\x02\x10\x01", "should be a message", id="wrong type inside"),
     ],
 )
-def test_broken_framing_is_told_in_words(body: bytes, words: str) -> None:
+def test_broken_framing_is_refused_in_words(body: bytes, words: str) -> None:
     with pytest.raises(MalformedRequestError, match=words):
         parse(body)
 

@@ -177,7 +177,7 @@ class TestWhatIsWritten:
         assert carriers(write_back(decision(1, previous=told()), silent)) == []
         assert write_back(decision(), silent, {8: encode(SPANS)}).rewrites == ()
 
-    def test_an_original_that_says_error_itself_keeps_its_own_word(self) -> None:
+    def test_an_original_with_an_error_of_its_own_keeps_it(self) -> None:
         spans = (*SPANS[:2], replace(SPANS[2], attributes={**SPANS[2].attributes, "error": "timeout"}))
         (run,) = rebuild([encode(spans)])
         ((_, body),) = write_back(replace(decision(), run=run), POLICY, {8: encode(spans)}).rewrites
@@ -192,7 +192,7 @@ class TestAPersonsWord:
         persons = replace(decision(step, previous=told()), attribution=said, document='{"method": "person"}')
         return write_back(persons, POLICY).verdict
 
-    def test_stands_whatever_a_later_analysis_finds(self) -> None:
+    def test_is_kept_whatever_a_later_analysis_finds(self) -> None:
         before = self.word()
         back = write_back(decision(0, previous=before), POLICY)
         assert (back.verdict, back.outgoing) == (before, ())

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.methods.replies.yes_or_no import read_half, read_yes_or_no
+from analyzer.methods.free_text import read_half, read_yes_or_no
 
 RECORDED = Path(__file__).parents[3] / "shared" / "datasets" / "recorded_replies.dev.jsonl.gz"
 beside_the_checkout = pytest.mark.skipif(

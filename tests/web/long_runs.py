@@ -21,7 +21,7 @@ from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.redaction import make_redactor
 from collector_processor.rebuild.runs import total_up
 from collector_processor.rebuild.stages import rebuild
-from collector_processor.store.kept_spans_table import PackedSpans
+from collector_processor.store.small_tables import PackedSpans
 from semconv.model import Attribution
 from tests.web.stage import NOW_NS, Stage
 

@@ -47,7 +47,7 @@ async def test_a_conversation_is_judged_and_nothing_is_stored(stage: Stage, clie
     async with client.post("/api/analyse?method=signals", data=json.dumps(LOG), headers=JSON) as answer:
         (verdict,) = (await answer.json())["verdicts"]
     assert (verdict["method"], verdict["agent"]) == ("signals", "clerk")
-    assert stage.verdicts.recent(1) == []
+    assert stage.verdicts.starting_with("", None, 1) == []
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.redaction import make_redactor
 from collector_processor.rebuild.stages import rebuild
 from collector_processor.store.database.connection import open_database
-from collector_processor.store.kept_spans_table import PackedSpans
+from collector_processor.store.small_tables import PackedSpans
 from semconv.model import Status
 from tests.issues import Bench, opened_issue_reader
 from tests.runs import run, step

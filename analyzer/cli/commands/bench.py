@@ -30,6 +30,7 @@ from analyzer.cli.shared_options import METHOD_HELP, FloorOption, ModelOption, W
 from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.render import content_marker
 from analyzer.lab.evaluation import bench_tables as tables
+from analyzer.lab.evaluation.bench_tables import to_svg
 from analyzer.lab.evaluation.benchmark import (
     LEARNERS,
     Benchmark,
@@ -45,7 +46,6 @@ from analyzer.lab.evaluation.benchmark import (
 from analyzer.lab.evaluation.comparison import Contender, multi_reference, read_contender, second_labels
 from analyzer.lab.evaluation.comparison import compare as compare_scores
 from analyzer.lab.evaluation.dataset import read_dataset
-from analyzer.lab.evaluation.plot import to_svg
 from analyzer.lab.evaluation.scores import Score, Subject, share, share_interval, tabulate
 from analyzer.methods.attribution import Attributor
 from collector_processor.settings import Settings, load_settings

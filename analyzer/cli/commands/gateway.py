@@ -39,7 +39,7 @@ from analyzer.experiment.replay.tape import NotReplayable, Tape
 from analyzer.experiment.replay.trial import Change, TrialReport
 from analyzer.experiment.replay.trial_tools import ToolRules, plan
 from analyzer.inquiry.present import console, counted
-from analyzer.service.garbage import collecting_rarely
+from analyzer.service.lifetime import collecting_rarely
 from collector_processor.core.runs import Run
 from collector_processor.settings import require_token_beyond
 from collector_processor.settings.value_types import address

@@ -51,7 +51,14 @@ from analyzer.experiment.running.trial_runner import Options, Parts
 from analyzer.experiment.running.workflow import TIMEOUT_S, Command, Endpoint, Workflow
 from analyzer.inquiry.present import console, plain
 from analyzer.lab.injection.fault_kinds import FaultKind
-from analyzer.lab.injection.gates import balanced_weights, purity, shortcut_gates
+from analyzer.lab.injection.gates import (
+    Likeness,
+    balanced_weights,
+    likenesses,
+    purity,
+    samples_of,
+    shortcut_gates,
+)
 from analyzer.lab.injection.injection_output import (
     by_kind,
     conclusion,
@@ -63,7 +70,6 @@ from analyzer.lab.injection.injection_output import (
     tried_json,
 )
 from analyzer.lab.injection.injector import MOST_TRIALS, Injected, Injector, Plan, Tried
-from analyzer.lab.injection.organic import Likeness, likenesses, samples_of
 from collector_processor.core.runs import Run
 from semconv.model import Trajectory
 from semconv.record import record, replace

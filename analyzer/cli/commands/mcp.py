@@ -15,7 +15,7 @@ from analyzer.api.client import Client
 from analyzer.api.run_source import RunSource, ServiceSource, StoreSource
 from analyzer.cli.kept_runs import DataDirOption
 from analyzer.cli.output import CommandFailed, WrongUsage, optional
-from analyzer.service.garbage import collecting_rarely
+from analyzer.service.lifetime import collecting_rarely
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import NO_TENANT, Address, Tenant, tenant_headers, tenant_of
 from collector_processor.settings import load_settings, require_token_beyond

@@ -24,7 +24,6 @@ from analyzer.analyses.executor import open_pool, stepping_in
 from analyzer.cli.output import FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.inquiry.present import console
 from analyzer.service.all_in_one import Running, running_service
-from analyzer.service.garbage import collecting_rarely
 from analyzer.service.halves import (
     STOP_S,
     AnalyzerHalf,
@@ -33,7 +32,7 @@ from analyzer.service.halves import (
     require_store,
     share_spending,
 )
-from analyzer.service.lifetime import Lifetime
+from analyzer.service.lifetime import Lifetime, collecting_rarely
 from analyzer.service.pages_alone import open_pages_alone
 from analyzer.service.replicas import open_shared_store
 from analyzer.service.start_lanes import open_routes

@@ -29,19 +29,15 @@ from analyzer.cli.output import (
 from analyzer.inquiry.conversation import Conversation
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.present import console
-from analyzer.issues.labels.label_store import LabelStore
+from analyzer.issues.labels.label_store import LabelStore, OpinionStore
 from analyzer.issues.labels.labelling import UNNAMED, TrainingRuns, proved_runs, training_runs
-from analyzer.issues.labels.opinion_store import OpinionStore
 from analyzer.issues.labels.queue import Name, is_random
 from analyzer.issues.labels.run_label import Label
-from analyzer.lab.evaluation.dataset import read_dataset
-from analyzer.lab.evaluation.folds import history_key
-from analyzer.lab.evaluation.promotion import Contest, Ruling, contest
-from analyzer.lab.evaluation.training import FEWEST, Example, as_example
+from analyzer.lab.evaluation.dataset import history_key, read_dataset
+from analyzer.lab.evaluation.training import FEWEST, Contest, Example, Ruling, as_example, contest
 from analyzer.lab.evaluation.validation import CURVE, FOLDS, Labelled, certify, named, prepare
-from analyzer.methods.learned.features import VERSION
-from analyzer.methods.learned.model_file import read_model, write_model
-from analyzer.methods.learned.ranker import Ranker
+from analyzer.methods.ranker import Ranker, read_model, write_model
+from analyzer.methods.ranker_features import VERSION
 from collector_processor.otlp import Tenant
 from collector_processor.settings import Settings, load_settings
 from collector_processor.store.verdicts import RunStore

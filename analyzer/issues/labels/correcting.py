@@ -23,9 +23,8 @@ from typing import Final, Protocol
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.beside_verdicts import AnalysedRun, BesideVerdicts, packed_run
 from analyzer.issues.issue_store import as_noted
-from analyzer.issues.labels.label_store import LabelStore
+from analyzer.issues.labels.label_store import LabelStore, Opinion, OpinionStore, of_request
 from analyzer.issues.labels.labelling import AcceptedLabel, accept_label
-from analyzer.issues.labels.opinion_store import Opinion, OpinionStore, of_request
 from analyzer.issues.labels.run_label import Label, LabelKind, Statement, place_of
 from collector_processor.core.analysis import Analysis, CommitPort, KeepRun
 from collector_processor.core.disk import StoreError
@@ -40,7 +39,7 @@ from collector_processor.core.records import (
 )
 from collector_processor.core.runs import Run
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.rebuild.redaction import Redact, redact
+from collector_processor.rebuild.redaction import Redact
 from collector_processor.store.verdicts import RunStore
 from collector_processor.writeback.annotate import CarrierPolicy
 from collector_processor.writeback.outgoing import Decision, summary_of, write_back
@@ -94,11 +93,11 @@ class Corrections:
     """Uses the connection of ``store``."""
     policy: CarrierPolicy
     now_ns: Callable[[], int]
-    count: Callable[[], object] = lambda: None
+    count: Callable[[], object]
     """Moves the counts of labelled runs; runs on the store's thread, in the transaction."""
-    counted: Callable[[], None] = lambda: None
+    counted: Callable[[], None]
     """Called on the event loop afterwards."""
-    clean: Redact = redact
+    clean: Redact
     """Removes secrets from a person's reason."""
     _seen: int = field(default=-1, init=False)
     _waits: bool = field(default=False, init=False)

@@ -41,7 +41,7 @@ class KeptTrace:
     """Its current verdict."""
     spans: KeptSpans
     """Its OTLP requests, and the changes made by redaction and shortening."""
-    reader: Reader = field(default=USUAL, compare=False, repr=False)
+    reader: Reader = field(compare=False, repr=False)
     """Reader of its spans."""
 
     def run(self) -> Run:
@@ -81,7 +81,7 @@ def read_kept(
     packed_spans: bytes | None,
     packed_steps: bytes | None,
     clean: CleanRun,
-    reader: Reader = USUAL,
+    reader: Reader,
 ) -> KeptRun | None:
     """Return the steps of a run: from its spans, else from their compact encoding; ``None`` without either.
 
@@ -127,7 +127,7 @@ def _is_same_step(trajectory: Trajectory, verdict: StoredVerdict) -> bool:
     return any(step.span_id == verdict.span_id for step in trajectory.steps[verdict.step : verdict.step + 1])
 
 
-def rebuilt(spans: KeptSpans, run_id: str, reader: Reader = USUAL) -> Run | None:
+def rebuilt(spans: KeptSpans, run_id: str, reader: Reader) -> Run | None:
     """Return the run in kept spans, under this id; ``None`` if they hold none."""
     try:
         runs = rebuild([spans.traces], [spans.logs] if spans.logs else [], reader=reader)

@@ -15,8 +15,7 @@ from analyzer.inquiry.conversation import Label as Blamed
 from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
 from analyzer.inquiry.visible import visible_run
 from analyzer.issues.labels.kept_run import KeptRun, unpack
-from analyzer.issues.labels.label_store import LabelledRun, LabelStore
-from analyzer.issues.labels.opinion_store import MAX_OPINIONS, Opinion, OpinionStore
+from analyzer.issues.labels.label_store import MAX_OPINIONS, LabelledRun, LabelStore, Opinion, OpinionStore
 from analyzer.issues.labels.run_label import Label, LabelKind, Statement, as_label, place_of, to_json
 from collector_processor.core.records import EXPERIMENT, StoredVerdict
 from collector_processor.otlp import Tenant
@@ -45,7 +44,7 @@ class AcceptedLabel:
     label: Label
     obstacle: str | None
     """Reason why a ranker cannot learn from it, in a few words; ``None`` if it can."""
-    trace_obstacle: str | None = None
+    trace_obstacle: str | None
     """Reason why the run's trace cannot be corrected; ``None`` if it can or need not be."""
 
     def to_json(self) -> dict[str, Any]:
@@ -219,9 +218,7 @@ def _training_run(one: LabelledRun) -> Conversation | str:
         return "changed since it was labelled"
     return Conversation(
         trajectory=visible_run(kept.trajectory),  # in the form in which the ranker will see runs
-        label=Blamed(
-            agent=label.agent, step=place, trust=one.trust, is_refuted=one.is_refuted, why=label.why
-        ),
+        label=Blamed(agent=label.agent, step=place, trust=one.trust, is_refuted=one.is_refuted),
         source=label.service or UNNAMED,
     )
 

@@ -3,7 +3,7 @@
 Most questions are chosen: runs whose suspects are close together or on which the methods disagree, of
 frequent failures, and unlike the runs that were labelled or chosen before. Such labels are a biased sample.
 So one question in five comes from a random fifth of all runs, in random order, and only its labels compare
-rankers (``lab/evaluation/promotion.py``). In one question in ten the verdict is hidden until the answer,
+rankers (``lab/evaluation/training.py``). In one question in ten the verdict is hidden until the answer,
 because people tend to agree with what they are shown.
 
 Which runs are random, and which blind, follows from a digest of the run's name: the same for every process,
@@ -103,11 +103,6 @@ def choose(candidates: Iterable[Candidate], labelled: Mapping[str, int], most: i
         why = Why.DISAGREEMENT if disagreement(chosen.steps) else Why.UNCERTAIN
         questions.append(_question(chosen, why))
     return tuple(questions)
-
-
-def worth(candidate: Candidate, labelled: Mapping[str, int]) -> float:
-    """Return how much an answer on a run is expected to say, 0 or more."""
-    return _doubt(candidate) / _alike(candidate, labelled)
 
 
 def _doubt(candidate: Candidate) -> float:

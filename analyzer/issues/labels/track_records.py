@@ -19,9 +19,8 @@ from typing import Any, Final, Generic, TypeVar
 
 from analyzer.inquiry.calibration import Worth
 from analyzer.inquiry.verdict import POOLED, STATED
-from analyzer.issues.labels.label_store import LabelStore
+from analyzer.issues.labels.label_store import LabelStore, Opinion, OpinionStore
 from analyzer.issues.labels.labelling import TRUST_IN_PROOF, newest_proofs, tried_step
-from analyzer.issues.labels.opinion_store import Opinion, OpinionStore
 from analyzer.issues.labels.run_label import Label, LabelKind
 from collector_processor.core.analysis import UNKNOWN, TrackRecord
 from collector_processor.core.disk import StoreError

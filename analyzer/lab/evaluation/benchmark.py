@@ -18,11 +18,11 @@ from analyzer.inquiry.calibration import least_confidence
 from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.match_agents import normalise
 from analyzer.inquiry.method import AttributionMethod, consult, drive
-from analyzer.lab.baselines import ConstantAgent, ConstantStep
-from analyzer.lab.evaluation.folds import RunKeys, families, history_key, keys_of, split, split_by_keys
+from analyzer.lab.evaluation.dataset import RunKeys, families, history_key, keys_of, split, split_by_keys
 from analyzer.lab.evaluation.scores import Score, as_abstention, confident, score
 from analyzer.lab.evaluation.training import train
 from analyzer.lab.evaluation.validation import prepare
+from analyzer.lab.published import ConstantAgent, ConstantStep
 from analyzer.methods.attribution import Attributor, no_model, took
 from semconv.model import Attribution, Trajectory
 
@@ -67,7 +67,7 @@ class Benchmark:
     """One per subset, in order of first appearance, and the total last."""
     scores: tuple[Score, ...]
     """Scores in the order of the runs."""
-    left_out: int = 0
+    left_out: int
     """Runs whose label has no agent, or no existing step."""
 
 
@@ -134,14 +134,14 @@ def blinded(runs: Sequence[Conversation]) -> list[Conversation]:
     return [replace(run, trajectory=replace(run.trajectory, reference=None)) for run in runs]
 
 
-def select(scores: Sequence[Score], precision: float, folds: int = THRESHOLD_FOLDS) -> Selected:
+def select(scores: Sequence[Score], precision: float) -> Selected:
     """Abstain where confidence is too low for the target precision of the step.
 
     Each fold's threshold is chosen on the others.
     """
     kept = list(scores)
     thresholds: list[float | None] = []
-    for fold in split_by_keys([RunKeys(subset=s.subset, history=s.history) for s in scores], folds):
+    for fold in split_by_keys([RunKeys(subset=s.subset, history=s.history) for s in scores], THRESHOLD_FOLDS):
         others = confident([s for i, s in enumerate(scores) if i not in fold])
         threshold = least_confidence(others, precision)
         thresholds.append(threshold)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.match_agents import same_agent
-from analyzer.lab.evaluation.folds import history_key
+from analyzer.lab.evaluation.dataset import history_key
 from analyzer.lab.evaluation.scores import TOTAL, Score, share, share_interval
 from analyzer.lab.evaluation.significance import difference_interval, paired
 
@@ -23,7 +23,7 @@ class Contender:
     """One side of a comparison; ``None`` means the value from the settings."""
 
     method: str | None = None
-    model: str | None = None
+    model: str | None
     with_reference: bool = False
 
 

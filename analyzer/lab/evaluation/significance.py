@@ -156,12 +156,12 @@ def error_if_calibrated(pairs: Sequence[Confident]) -> float | None:
     return total / _SIMULATIONS
 
 
-def coverage_curve(pairs: Sequence[Confident], points: int = _POINTS) -> tuple[Point, ...]:
-    """Return about ``points`` points, from the most confident answers to all; ties stay together."""
+def coverage_curve(pairs: Sequence[Confident]) -> tuple[Point, ...]:
+    """Return about ``_POINTS`` points, from the most confident answers to all; ties stay together."""
     ordered = sorted(pairs, key=lambda pair: -pair[0])
     curve: dict[int, Point] = {}
-    for number in range(1, points + 1):
-        least = ordered[max(0, -(-len(ordered) * number // points) - 1)][0] if ordered else 0.0
+    for number in range(1, _POINTS + 1):
+        least = ordered[max(0, -(-len(ordered) * number // _POINTS) - 1)][0] if ordered else 0.0
         held = [right for c, right in ordered if c >= least]
         if held:
             curve[len(held)] = Point(threshold=least, answered=len(held), accuracy=sum(held) / len(held))

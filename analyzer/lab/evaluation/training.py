@@ -1,10 +1,16 @@
-"""Training of a ranker from labelled runs. Everything is chosen and fitted on the given runs only.
+"""Training of a ranker from labelled runs, and its promotion over the one in use.
 
-So ``train`` may be called on the training part of any outer split, and its result has seen nothing else:
-nested cross-validation calls it in a loop. Inner folds calibrate the model. The same rows give the same
-model.
+Everything is chosen and fitted on the given runs only, so ``train`` may be called on the training part of any
+outer split, and its result has seen nothing else: nested cross-validation calls it in a loop. Inner folds
+calibrate the model. The same rows give the same model.
 
 The only module that imports numpy, SciPy and scikit-learn, and only for training.
+
+A newly trained ranker is promoted over the one in use by a sequential test on the same runs. Only runs on
+which exactly one of the two is right count. If neither ranker is better, each is equally likely to be the
+right one. The evidence is the likelihood averaged over shares from one half to one, divided by the likelihood
+of one half. It may be tested after every label: without a difference, the probability that it ever exceeds
+1/alpha is at most alpha (Ville's inequality; as in ``experiment/sequential.py``).
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
 from analyzer.inquiry.calibration import calibrate
@@ -20,10 +27,11 @@ from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.match_agents import normalise, same_agent
 from analyzer.inquiry.posterior import LEAST_RUNS, LogShares, SetRule, set_rule
-from analyzer.lab.evaluation.folds import RunKeys, history_key, split_by_keys, task_key
-from analyzer.methods.learned.features import VERSION, Table, featurise
-from analyzer.methods.learned.ranker import MOST_ASKED, Panel, Ranker, Record, familiarity, step_rows
+from analyzer.lab.evaluation.dataset import RunKeys, history_key, split_by_keys, task_key
+from analyzer.methods.ranker import MOST_ASKED, Panel, Ranker, Record, familiarity, step_rows
+from analyzer.methods.ranker_features import VERSION, Table, featurise
 from semconv.model import Step
+from semconv.record import record
 
 Rows: TypeAlias = Sequence[Sequence[float]]
 """The steps of one run."""
@@ -141,9 +149,9 @@ class Example:
     step is refuted."""
     keys: RunKeys
     """Keys that relate runs; related runs must stay on one side of a split."""
-    trust: float = 1.0
+    trust: float
     """Weight of the label."""
-    is_refuted: bool = False
+    is_refuted: bool
     """True if the step is only known not to be decisive."""
 
     @property
@@ -273,3 +281,69 @@ def _fit(examples: Sequence[Example], records: Mapping[str, Record]) -> Panel:
     return Panel(
         weights=tuple(share * math.fsum(column) for column in zip(*fits, strict=True)), signals=SIGNALS
     )
+
+
+ALPHA: Final = 0.05
+"""Bound on the probability that a challenger that is no better is ever promoted."""
+
+
+class Ruling(StrEnum):
+    """Result of a comparison so far."""
+
+    PROMOTE = "promote"
+    REJECT = "reject"
+    """The challenger is worse."""
+    UNDECIDED = "undecided"
+
+
+@record
+class Contest:
+    """Champion and challenger on the same labelled runs."""
+
+    n: int = 0
+    champion: int = 0
+    """Runs in which the champion is right."""
+    challenger: int = 0
+    wins: int = 0
+    """Runs in which only the challenger is right."""
+    losses: int = 0
+
+    @property
+    def ruling(self) -> Ruling:
+        """The decision at ``ALPHA``."""
+        if log_evidence(self.wins, self.losses) >= -math.log(ALPHA):
+            return Ruling.PROMOTE
+        if log_evidence(self.losses, self.wins) >= -math.log(ALPHA):
+            return Ruling.REJECT
+        return Ruling.UNDECIDED
+
+
+def contest(results: Iterable[tuple[bool, bool]]) -> Contest:
+    """Count the results of champion and challenger, run by run, until the first decision.
+
+    Later runs do not change a decision: a test that may be continued after it would not keep its bound.
+    """
+    so_far = Contest()
+    for champion, challenger in results:
+        if so_far.ruling is not Ruling.UNDECIDED:
+            break
+        so_far = Contest(
+            n=so_far.n + 1,
+            champion=so_far.champion + champion,
+            challenger=so_far.challenger + challenger,
+            wins=so_far.wins + (challenger and not champion),
+            losses=so_far.losses + (champion and not challenger),
+        )
+    return so_far
+
+
+def log_evidence(wins: int, losses: int) -> float:
+    """Return the logarithm of the evidence that wins are more likely than losses.
+
+    The average over shares uniform on one half to one is a Beta integral; its upper half is a sum of binomial
+    coefficients, so the value is exact.
+    """
+    n = wins + losses
+    upper = sum(math.comb(n + 1, k) for k in range(wins + 1))  # of 2 ** (n + 1)
+    log_beta = math.lgamma(wins + 1) + math.lgamma(losses + 1) - math.lgamma(n + 2)
+    return log_beta + math.log(upper)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from analyzer.inquiry.conversation import Conversation
-from analyzer.lab.evaluation.folds import families, split_by_keys
+from analyzer.lab.evaluation.dataset import families, split_by_keys
 from analyzer.lab.evaluation.scores import Score, Subject, confident, score, tabulate
 from analyzer.lab.evaluation.training import FEWEST, Example, as_example, train
-from analyzer.methods.learned.ranker import Ranker
+from analyzer.methods.ranker import Ranker
 from analyzer.methods.without_model import rank
 from semconv.model import Attribution
 
@@ -59,7 +59,7 @@ def named(runs: Sequence[Labelled]) -> list[Labelled]:
 
 
 def cross_validated(
-    runs: Sequence[Labelled], folds: int = FOLDS, seed: int = 0, fewer: int | None = None
+    runs: Sequence[Labelled], folds: int, seed: int = 0, fewer: int | None = None
 ) -> tuple[Score, ...]:
     """Score each run by a model trained on the other folds, or on ``fewer`` runs drawn from them."""
     scores: dict[int, Score] = {}

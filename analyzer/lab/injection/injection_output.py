@@ -13,9 +13,19 @@ from analyzer.experiment.experiment_output import price_of_call
 from analyzer.experiment.replay.tape import Answer, Tape
 from analyzer.inquiry.present import counted, plain
 from analyzer.lab.injection.fault_kinds import FaultKind
-from analyzer.lab.injection.gates import Gate, Purity, gate_json, gate_line, purity, purity_json
+from analyzer.lab.injection.gates import (
+    NAME,
+    Gate,
+    Likeness,
+    Purity,
+    gate_json,
+    gate_line,
+    likeness_json,
+    likeness_line,
+    purity,
+    purity_json,
+)
 from analyzer.lab.injection.injector import Fault, Plan, Tried, faults_of, twin_json
-from analyzer.lab.injection.organic import NAME, Likeness, likeness_json, likeness_line
 from semconv.record import record
 
 _TYPICAL_TRIALS: Final = 15

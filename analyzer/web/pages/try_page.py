@@ -22,7 +22,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.present import plain
 from analyzer.issues.labels.correcting import Outcome, Wanted
-from analyzer.issues.labels.opinion_store import Opinion
+from analyzer.issues.labels.label_store import Opinion
 from analyzer.methods.choice import Choice, NotOffered
 from analyzer.recordings.uploads import MOST_RUNS, expecting
 from analyzer.web.api import opinion_document, read_choice_fields

@@ -14,8 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from analyzer.issues.labels.label_store import LabelStore
-from analyzer.issues.labels.opinion_store import blamed_steps
+from analyzer.issues.labels.label_store import LabelStore, blamed_steps
 from analyzer.web.reads.documents import RunPage, RunRow
 from analyzer.web.reads.run_lists import RunLists, verdict_in
 from analyzer.web.reads.run_query import (
@@ -33,8 +32,13 @@ from collector_processor.core.disk import refusing
 from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import Database, StoreConnection
-from collector_processor.store.kept_spans_table import KeptSpansRows
-from collector_processor.store.small_tables import ProofRows, StoredProof, TrialArm, TrialArmRows
+from collector_processor.store.small_tables import (
+    KeptSpansRows,
+    ProofRows,
+    StoredProof,
+    TrialArm,
+    TrialArmRows,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from analyzer.issues.workflow_reports import NOT_FAIR, WorkflowRefused, Workflow
 from analyzer.web.remembered import CostlyReads
 from collector_processor.core.records import WorkflowRow
 from collector_processor.otlp import Tenant
-from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.database.connection import StoreThread
 from semconv.record import record
 
 

@@ -1,46 +1,143 @@
-"""Rules of the lint: each finds data that a run lacks for good attribution. Pure.
+"""Lint of traces: what a run lacks for good attribution, and the lines that add it. Pure.
 
 Each rule finds the spans of one run that lack something. Rules check the trajectory, not the raw spans, so
 that a finding has a real cost: an agent that is found in another way is not an error.
 
-Fixes are lines of code or settings, by the framework and the language that wrote the spans (``fix_lines``).
+Fixes are lines of code or settings, by the framework and the language that wrote the spans.
+
+What ``support.toml`` declares (``Support.switches``) comes first. The tables are for settings that several
+frameworks share, by prefix of the scope's name; the empty prefix is for all others. They are Python's; for
+spans of another language's SDK, Python's settings and code are left out or translated.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from collector_processor.core.runs import MAY_JOIN, Run
-from collector_processor.lint.fix_lines import (
-    AGENT,
-    CALL_ID,
-    CLOCK,
-    CONTENT,
-    CONTEXT,
-    DOUBLED,
-    MAPPING,
-    OUTCOME,
-    ROOT,
-    TARGET,
-    TASK,
-    UNKNOWN,
-    Lines,
-    for_scope,
-    in_language,
-    language_of,
-)
 from collector_processor.trajectory.acts import Act, Ordering, read_acts
-from semconv.attributes import TASK_OUTCOME
+from semconv.attributes import (
+    GEN_AI_AGENT_NAME,
+    GEN_AI_TOOL_CALL_ID,
+    HANDOFF_TARGET,
+    TASK_INPUT,
+    TASK_OUTCOME,
+)
 from semconv.dialects import USUAL, ActionKind, Reader
 from semconv.dialects.reading.values import read_outcome
 from semconv.dialects.support import lines_of
+from semconv.emit.content import CAPTURE_VARIABLE
 from semconv.markers import ATTRIBUTE_PREFIXES, SCOPE_PREFIXES
 from semconv.model import UNKNOWN_AGENT, AgentSource, ContentState, Span, Step, StepKind
+
+Lines: TypeAlias = tuple[str, ...]
+
+
+def _everywhere(*lines: str) -> Mapping[str, Lines]:
+    return {"": lines}
+
+
+_ON_SPANS: Final = f"{CAPTURE_VARIABLE}=SPAN_ONLY"
+_OPT_IN: Final = "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental"
+_OPENINFERENCE: Final = "openinference.instrumentation."
+
+CONTENT: Final[Mapping[str, Lines]] = {
+    "blamespan.": (_ON_SPANS,),
+    _OPENINFERENCE: ("OPENINFERENCE_HIDE_INPUTS=false", "OPENINFERENCE_HIDE_OUTPUTS=false"),
+    "pydantic-ai": ("Agent.instrument_all(InstrumentationSettings(include_content=True))",),
+    "agent_framework": ("configure_otel_providers(enable_sensitive_data=True)",),
+    "strands": ("export span events: Strands writes its messages there",),
+    "langfuse": ("@observe(capture_input=True, capture_output=True)",),
+    "autogen": ("OpenAIInstrumentor().instrument()  # AutoGen has no spans of model calls itself",),
+    "": (_OPT_IN, _ON_SPANS),
+}
+AGENT: Final[Mapping[str, Lines]] = {
+    "blamespan.": ('with agent("researcher"):  # around the calls that are its own',),
+    "pydantic-ai": ('Agent("openai:gpt-4o", name="researcher")',),
+    "openinference.instrumentation.langchain": ('create_agent(model, tools, name="researcher")',),
+    "opentelemetry.instrumentation.genai.langchain": ('create_agent(model, tools, name="researcher")',),
+    _OPENINFERENCE: ('with tracer.start_as_current_span("researcher", openinference_span_kind="agent"):',),
+    "": (f'span.set_attribute("{GEN_AI_AGENT_NAME}", "researcher")  # on agent, chat and tool spans',),
+}
+TASK: Final[Mapping[str, Lines]] = {
+    "blamespan.": ('with run("trip", task=question) as attempt:',),
+    "openinference.instrumentation.openai_agents": (
+        'with run("trip", task=question):  # semconv.instrument, around Runner.run',
+    ),
+    "": (f'root.set_attribute("{TASK_INPUT}", question)',),
+}
+ROOT: Final = _everywhere(
+    "from semconv.instrument import run",
+    'with run("trip", task=question) as attempt:  # around all agents of one attempt',
+)
+CALL_ID: Final = _everywhere(f'span.set_attribute("{GEN_AI_TOOL_CALL_ID}", call.id)')
+TARGET: Final = _everywhere(f'span.set_attribute("{HANDOFF_TARGET}", "writer")')
+OUTCOME: Final = _everywhere(f'root.set_attribute("{TASK_OUTCOME}", "failure")  # or "success"')
+CONTEXT: Final = _everywhere(
+    "pool.submit(carry(research), topic)  # semconv.instrument.carry, for threads",
+    "propagate.inject(headers)  # opentelemetry.propagate, for calls to other services",
+)
+CLOCK: Final = _everywhere("chronyc tracking  # on the hosts named; fix their time service")
+DOUBLED: Final = _everywhere("OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=<one of the two>")
+UNKNOWN: Final = _everywhere(
+    f'span.set_attribute("{GEN_AI_AGENT_NAME}", …)  # and gen_ai.operation.name: docs/convention.md'
+)
+
+MAPPING: Final = _everywhere(
+    "blamespan map FILE  # writes blamespan.mapping.yaml: correct it, then …",
+    "BLAMESPAN_MAPPINGS=blamespan.mapping.yaml",
+)
+
+
+def for_scope(lines: Mapping[str, Lines], scope: str) -> Lines:
+    """Return the lines of the longest prefix of ``scope``."""
+    return lines[max((prefix for prefix in lines if scope.startswith(prefix)), key=len)]
+
+
+SDK_LANGUAGE: Final = "telemetry.sdk.language"
+
+_SETTING: Final = re.compile(r"\w+\.set_attribute\((?P<key>[^,]+), (?P<value>[^)]+)\)(?:  # (?P<note>.*))?")
+_VARIABLE: Final = re.compile(r"(?!OTEL_PYTHON_|OTEL_SEMCONV_)[A-Z][A-Z0-9_]+=")
+_ANYWHERE: Final = ("chronyc", "export span events")
+_SETTERS: Final = {
+    "java": "span.setAttribute({key}, {value});",
+    "dotnet": "activity?.SetTag({key}, {value});",
+    "go": "span.SetAttributes(attribute.String({key}, {value}))",
+    "nodejs": "span.setAttribute({key}, {value});",
+    "webjs": "span.setAttribute({key}, {value});",
+}
+"""Code that sets an attribute, by language of the SDK."""
+_ELSEWHERE: Final = "the attributes in docs/convention.md, set in your language"
+
+
+def language_of(span: Span) -> str:
+    """Return the language of the SDK that wrote the span, ``python`` if it is not recorded."""
+    said = span.resource.attributes.get(SDK_LANGUAGE)
+    return said if isinstance(said, str) and said else "python"
+
+
+def in_language(lines: Lines, language: str) -> Lines:
+    """Translate Python lines into another language; lines without a counterpart are left out."""
+    if language == "python":
+        return lines
+    found = tuple(filter(None, (_translated(line, language) for line in lines)))
+    return found or (_ELSEWHERE,)
+
+
+def _translated(line: str, language: str) -> str:
+    setting = _SETTING.match(line)
+    if setting is None:
+        return line if _VARIABLE.match(line) or line.startswith(_ANYWHERE) else ""
+    setter = _SETTERS.get(language, "span attribute {key} = {value}")
+    note = f"  // {setting['note']}" if setting["note"] else ""
+    return setter.format(key=setting["key"], value=setting["value"]) + note
+
 
 INFERRED: Final = "inferred"
 """The rule about runs that no dialect reads."""
@@ -72,9 +169,9 @@ class Finding:
     """The spans that lack it, in order; at least one."""
     of: int
     """Number of spans that could have had it."""
-    framework: str = ""
+    framework: str
     """Scope name of the instrumentation that wrote them."""
-    mend: tuple[str, ...] = ()
+    mend: tuple[str, ...]
     """Lines of code or settings that fix it."""
 
 

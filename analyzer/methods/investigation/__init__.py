@@ -1,1 +1,0 @@
-"""The method ``investigate``: a model reads the run step by step, and its quotes are checked."""

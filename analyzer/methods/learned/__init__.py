@@ -1,1 +1,0 @@
-"""The learned ranker: its features, its model and its file."""

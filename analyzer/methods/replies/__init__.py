@@ -1,1 +1,0 @@
-"""Replies of models: reading them, asking again, and settling on a step."""
