@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
@@ -22,6 +23,7 @@ from analyzer.history import facts
 from analyzer.history.broken import Violation, violations
 from analyzer.history.facts import Facts
 from analyzer.history.invariants import Held, Invariant, Kind
+from analyzer.history.invariants import Run as IndexedRun
 from analyzer.history.known_runs import has_shared_agents
 from analyzer.history.mining import ACROSS_VERSIONS, PASSING, Mined, mine
 from analyzer.history.wording import MOST_TOLD, rule, told
@@ -37,6 +39,8 @@ _FAULTY: Final = frozenset({Status.ATTRIBUTED, Status.SUSPECTED, Status.UNDETERM
 
 _TEXTS: Final = ("kind", "tool", "path", "other", "where", "value")
 _SETS: Final = ("values", "later")
+_MOST_FAMILIAR: Final = 500
+"""Sources of values that a file names: a workflow of 32 tools with 15 paths each."""
 
 
 class NotPinned(AnalyzerError):  # noqa: N818 - a statement reads better at the ``raise``
@@ -51,7 +55,7 @@ class Rules:
     runs: int
     """The passing runs."""
     agents: frozenset[str]
-    """The agents of these runs: a run that shares few of them is another workflow's."""
+    """The agents of most of these runs: a run that shares few of them is another workflow's."""
 
     def broken_by(self, trajectory: Trajectory) -> tuple[Violation, ...] | None:
         """Return the rules that a run breaks, the supposed fault first; ``None`` of another workflow."""
@@ -74,13 +78,30 @@ NO_RULES: Final = Rules(held=(), runs=0, agents=frozenset())
 def rules_of(known: Sequence[Facts]) -> Rules:
     """Return what all of a workflow's passing runs did, the most telling first; nothing below ten runs."""
     mined = mine(known, PASSING)
-    found = [
+    accusing = [
         one
         for one in told(mined, len(mined.held))
         if one.invariant.kind in ACROSS_VERSIONS and mined.accuses(one)
     ]
-    agents = frozenset(call.agent for run in known for call in run.calls)
-    return Rules(held=tuple(found[:MOST_TOLD]), runs=mined.runs, agents=agents)
+    # Where keys or names differ in every run, only the frequent ones are kept: a source that is not known
+    # excuses a run, and so does an agent.
+    shown = Counter(source for run in known for source in IndexedRun(run).sources)
+    familiar = frozenset(source for source, _ in shown.most_common(_MOST_FAMILIAR))
+    agents = Counter(agent for run in known for agent in _agents_in(run))
+    return Rules(
+        held=tuple(_limited(one, familiar) for one in accusing[:MOST_TOLD]),
+        runs=mined.runs,
+        agents=frozenset(agent for agent, count in agents.items() if 2 * count >= len(known)),
+    )
+
+
+def _agents_in(run: Facts) -> set[str]:
+    return {call.agent for call in run.calls}
+
+
+def _limited(one: Held, familiar: frozenset[str]) -> Held:
+    invariant = one.invariant
+    return replace(one, invariant=replace(invariant, familiar=invariant.familiar & familiar))
 
 
 def rules_text(rules: Rules, redact: Callable[[str], str]) -> str:
@@ -227,10 +248,10 @@ def rules_for(pin: Pin, known: Sequence[Facts]) -> tuple[Rules, tuple[str, ...]]
     program's run breaks is right.
     """
     clean = open_cleaner(load_settings({}, method="signals", model=""))
-    found = rules_of(known)
-    broken = found.broken_by(clean(pin.run.trajectory))
-    if broken is None:
-        return NO_RULES, ()
+    own = clean(pin.run.trajectory)
+    agents = {step.agent for step in own.steps}
+    found = rules_of([one for one in known if has_shared_agents(_agents_in(one), agents)])
+    broken = found.broken_by(own) or ()
     if pin.decisive is not None:
         decisive = pin.tape.calls[pin.decisive].step
         broken = tuple(one for one in broken if decisive is not None and one.step < decisive)

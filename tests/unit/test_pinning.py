@@ -138,6 +138,21 @@ def test_the_file_is_small_plain_and_without_secrets() -> None:
     assert len(text) < 6_000
 
 
+def test_names_that_differ_in_every_run_make_no_large_file() -> None:
+    def various(number: int, *, is_checked: bool = True) -> Trajectory:
+        done = refunding(number, is_checked=is_checked)
+        listed = json.dumps({f"key-{number}-{each}": number * each for each in range(40)})
+        extra = tool(f"helper-{number}", listed, "list_offers", input="{}")
+        return replace(done, steps=run(extra, *done.steps).steps)
+
+    text = rules_text(rules_of(facts_of(various, 300)), keep)
+    assert len(text) < 60_000
+    assert "helper" not in text
+    rules = read_rules(text)
+    assert "check_policy" in (blamed(various(999, is_checked=False), rules) or "")
+    assert blamed(various(998), rules) == ""
+
+
 def test_a_name_that_is_an_attack_is_one_plain_line_in_the_file_and_in_the_blame() -> None:
     hostile = "check\u202e\n{evil}"
 
