@@ -36,7 +36,6 @@ from semconv.model import Outcome, OutcomeSource, Status, Trajectory
 from semconv.record import record, replace
 
 _FAULTY: Final = frozenset({Status.ATTRIBUTED, Status.SUSPECTED, Status.UNDETERMINED})
-
 _TEXTS: Final = ("kind", "tool", "path", "other", "where", "value")
 _SETS: Final = ("values", "later")
 _MOST_FAMILIAR: Final = 500
@@ -130,7 +129,7 @@ def _row(one: Held) -> Mapping[str, Any]:
 
 
 def read_rules(text: str) -> Rules:
-    """Read what ``rules_text`` wrote; a text that only describes a rule is not looked at.
+    """Read what ``rules_text`` wrote, or what a person left of it; the words of a rule are not looked at.
 
     Raises:
         NotPinned: a line is something else.
