@@ -49,6 +49,7 @@ def keep_runs(
     prefix: str = "run",
     release: str = "1.0",
     other_seats: Sequence[int] = (),
+    like: Trajectory | None = None,
 ) -> list[str]:
     """Write runs with these outcomes, oldest first, of one version; return their ids.
 
@@ -59,6 +60,7 @@ def keep_runs(
         prefix: the beginning of their ids.
         release: their version.
         other_seats: the numbers of runs that reserve another seat than they found.
+        like: what all runs did instead of reserving a seat.
     """
     store = RunStore(db)
     names = [f"{prefix}-{number:03}" for number in range(len(said))]
@@ -69,7 +71,12 @@ def keep_runs(
         store.totals.total([(place.tenant, name, totals) for name in names])
         store.history.note(
             [
-                (place.tenant, name, word, _facts(number, release, is_other=number in other_seats))
+                (
+                    place.tenant,
+                    name,
+                    word,
+                    _facts(like or reserving(number, "S-other" if number in other_seats else ""), release),
+                )
                 for number, (name, word) in enumerate(zip(names, said, strict=True))
             ]
         )
@@ -98,8 +105,7 @@ def _verdict(place: Place, number: int, name: str, said: str) -> StoredVerdict:
     )
 
 
-def _facts(number: int, release: str, *, is_other: bool) -> RunFacts:
-    done = reserving(number, "S-other" if is_other else "")
+def _facts(done: Trajectory, release: str) -> RunFacts:
     return RunFacts(
         version=f"v{release}",
         release=release,

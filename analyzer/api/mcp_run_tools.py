@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -26,10 +26,12 @@ from analyzer.api.mcp_answers import (
     row_count,
     written,
 )
+from analyzer.api.pinning import Pin, refuse_luck, rules_asserted
 from analyzer.api.run_source import KeptRun, RunSource
 from analyzer.experiment.open_experiment import tape_of
-from analyzer.experiment.pinned_text import Wanted, short_name, test_of
+from analyzer.experiment.pinned_text import Beside, Wanted, decisive_call, one_line, short_name, test_of
 from analyzer.experiment.replay.gateway_options import GatewayOptions
+from analyzer.history.facts import Facts
 from analyzer.inquiry.explanation import explain
 from collector_processor.rebuild.redaction import ALL_KINDS, Cleaner, make_redactor
 
@@ -40,6 +42,10 @@ MOST_ANALYSED: Final = 10
 MOST_WORDS: Final = 50
 """Words of a command, and names of tools."""
 _MOST_WORD: Final = 1_000
+_NO_RULES: Final = (
+    "the test does not assert what the workflow's passing runs always did: a service at an address does not"
+    " say it; `blamespan pin --blameless` and `blamespan mcp --data-dir DIR` read it from the store"
+)
 READS: Final = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 
 
@@ -103,17 +109,21 @@ def add_run_tools(server: MCPServer, source: RunSource) -> None:
         return await written(found, MOST_TEXT)
 
     @server.tool(annotations=READS, structured_output=False)
-    async def pin_run(
+    async def pin_run(  # noqa: PLR0917 - the SDK calls it by names
         run_id: str,
         command: list[str],
         expect: str = "",
         check: list[str] | None = None,
         allow_tools: list[str] | None = None,
+        rest: str = "",
+        *,
+        blameless: bool = False,
     ) -> str:
-        """Return a kept run as a pytest file and its tape, as `blamespan pin` writes them; write both files.
+        """Return a kept run as a pytest file and its tapes, as `blamespan pin` writes them; write all files.
 
         Without a provider's key the test checks that the program asks what it asked then, up to the decisive
-        call; with a key it asks that call anew and expects a right answer.
+        call; with a key, or with `rest`, it asks that call anew and expects a right answer. A test that a
+        person has edited since must not be overwritten.
 
         Args:
             run_id: the run.
@@ -121,9 +131,13 @@ def add_run_tools(server: MCPServer, source: RunSource) -> None:
             expect: a right answer contains this text.
             check: a command that gets the answer on standard input; exit code 0 means that it is right.
             allow_tools: tools that only read, and may really run.
+            rest: the id of a kept run of the fixed program: it answers the decisive call and all later ones,
+                so that the test needs no key and no network.
+            blameless: in a right run, signals and lineage blame no agent, and what the workflow's passing
+                runs always did holds (the latter only if this server reads a data directory).
         """
         words = {"command": command, "check": check or [], "allow_tools": allow_tools or []}
-        for name, given in {**words, "expect": [expect]}.items():
+        for name, given in {**words, "expect": [expect], "rest": [rest]}.items():
             if len(given) > MOST_WORDS or any(len(word) > _MOST_WORD for word in given):
                 raise ToolError(f"{name}: expected at most {MOST_WORDS} texts of {_MOST_WORD} characters")
         wanted = Wanted(
@@ -131,10 +145,14 @@ def add_run_tools(server: MCPServer, source: RunSource) -> None:
             expect=expect or None,
             check=tuple(words["check"]),
             allow_tools=tuple(words["allow_tools"]),
+            is_blameless=blameless,
         )
         verdict = await answered(source.run(run_id))
         kept = await answered(source.kept(run_id))
-        return await answered(asyncio.to_thread(_pinned, verdict, kept, wanted))
+        second = await answered(source.kept(rest)) if rest else None
+        known = await answered(source.passing_facts(run_id, kept.run)) if blameless else None
+        async with one_by_one:
+            return await answered(asyncio.to_thread(_pinned, verdict, kept, wanted, second, known))
 
 
 def _differences(found: Mapping[str, Any], most: int) -> Mapping[str, Any]:
@@ -175,20 +193,37 @@ def _judged(content: str, *, failed: bool) -> Mapping[str, Any]:
     return {"runs": [asdict(one) for one in verdicts], "left_out": max(0, len(runs) - MOST_ANALYSED)}
 
 
-def _pinned(verdict: Mapping[str, Any], kept: KeptRun, wanted: Wanted) -> str:
-    """Return both files as they are: a tape without some of its characters would be another tape.
+def _pinned(
+    verdict: Mapping[str, Any],
+    kept: KeptRun,
+    wanted: Wanted,
+    rest: KeptRun | None,
+    known: Sequence[Facts] | None,
+) -> str:
+    """Return the files as they are: a tape without some of its characters would be another tape.
 
     Raises:
         CannotReplay: the run cannot be played back.
+        NotPinned: the test would say nothing, or the wrong thing.
         ToolError: the files do not fit into an answer.
     """
     name = short_name(verdict["run_id"])
-    tape = tape_of(kept.run, GatewayOptions(allow_tools=frozenset(wanted.allow_tools)))
-    files = {
-        f"test_pinned_{name}.py": test_of(name, tape, verdict, wanted, has_rest=False),
-        f"tapes/{name}.json": kept.otlp.decode(),
+    options = GatewayOptions(allow_tools=frozenset(wanted.allow_tools))
+    tape = tape_of(kept.run, options)
+    decisive = decisive_call(tape, verdict["step"])
+    pin = Pin(run=kept.run, tape=tape, decisive=decisive, rest=rest.run if rest else None)
+    if rest is not None:
+        refuse_luck(pin, tape_of(rest.run, options))
+    has_answer = bool(wanted.expect or wanted.check)
+    asserted = rules_asserted(pin, known or (), has_answer=has_answer) if wanted.is_blameless else ("", ())
+    rules, left_out = asserted
+    files = Beside(tape=kept.otlp, rest=rest.otlp if rest else b"", rules=rules.encode())
+    test = test_of(name, tape, verdict, wanted, files).encode()
+    written_files = {f"test_pinned_{name}.py": test, **files.files(name)}
+    document = {
+        "files": [{"path": path, "text": text.decode()} for path, text in written_files.items() if text],
+        "notes": [_NO_RULES] if wanted.is_blameless and known is None else _left_out(left_out),
     }
-    document = {"files": [{"path": path, "text": text} for path, text in files.items()]}
     text = json.dumps(document, indent=1)  # ASCII: invisible characters are escaped
     if len(text) > MOST_ANSWER:
         raise ToolError(
@@ -196,3 +231,7 @@ def _pinned(verdict: Mapping[str, Any], kept: KeptRun, wanted: Wanted) -> str:
             " `blamespan pin RUN --out DIR -- COMMAND` writes them"
         )
     return f"{DATA}\n{text}"
+
+
+def _left_out(rules: Sequence[str]) -> list[str]:
+    return [f"a rule is left out, which the recorded run breaks: {one_line(rule)}" for rule in rules]

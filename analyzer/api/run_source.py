@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from analyzer.api.client import Client, ServiceError
+from analyzer.history.facts import Facts
 from analyzer.history.run_diff import compare_runs
 from analyzer.inquiry.whole_run import WholeRun
 from analyzer.issues.issue_store import IssueStore
@@ -25,6 +26,7 @@ from analyzer.issues.workflow_reports import (
     WorkflowRefused,
     WorkflowReports,
     listed_json,
+    passing_facts,
 )
 from analyzer.issues.workflow_reports import to_json as workflow_json
 from analyzer.recordings.read_files import read_recording
@@ -34,7 +36,7 @@ from analyzer.web.reads.run_query import read_filters
 from analyzer.web.reads.whole_runs import WholeRuns
 from analyzer.web.run_api import page_document, read_steps, run_document, versions_document
 from collector_processor.core.records import StoredVerdict
-from collector_processor.core.runs import Run
+from collector_processor.core.runs import Run, workflow_of
 from collector_processor.otlp import NO_TENANT, Signal, Tenant
 from collector_processor.rebuild.kept_spans import KeptSpans
 from collector_processor.rebuild.redaction import ALL_KINDS, Cleaner, make_redactor
@@ -88,6 +90,10 @@ class RunSource(Protocol):
 
     async def workflow(self, service: str, workflow: str) -> Document:
         """Return a workflow with what it always does."""
+        ...
+
+    async def passing_facts(self, run_id: str, run: Run) -> Sequence[Facts] | None:
+        """Return facts about the passing runs of a kept run's workflow; ``None`` if they are out of reach."""
         ...
 
     async def label(self, run_id: str, statement: Statement) -> Document:
@@ -148,6 +154,10 @@ class ServiceSource:
     async def workflow(self, service: str, workflow: str) -> Document:
         """As ``RunSource.workflow``."""
         return asdict(await asyncio.to_thread(self.client.workflow, service, workflow))
+
+    async def passing_facts(self, run_id: str, run: Run) -> Sequence[Facts] | None:  # noqa: ARG002
+        """As ``RunSource.passing_facts``: the API serves rules in words, and no facts."""
+        return None
 
     async def label(self, run_id: str, statement: Statement) -> Document:
         """As ``RunSource.label``."""
@@ -261,6 +271,16 @@ class StoreSource:
     async def workflow(self, service: str, workflow: str) -> Document:
         """As ``RunSource.workflow``."""
         return await asyncio.to_thread(self._workflow, service, workflow)
+
+    async def passing_facts(self, run_id: str, run: Run) -> Sequence[Facts] | None:
+        """As ``RunSource.passing_facts``."""
+
+        def read() -> Sequence[Facts]:
+            with _opened(self._database) as db:
+                verdict = find_run(RunStore(db), run_id, self._tenant or None)
+                return passing_facts(db, verdict.tenant, verdict.service, workflow_of(run.trace.spans))
+
+        return await asyncio.to_thread(read)
 
     async def label(self, run_id: str, statement: Statement) -> Document:
         """As ``RunSource.label``."""

@@ -17,24 +17,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from analyzer.analyses.composition import open_analyst, open_cleaner
+from analyzer.api.pinning import NO_RULES, NotPinned, Rules, blame_in, read_rules
 from analyzer.cli.experiment_runs import open_run
 from analyzer.cli.run_report import runs_of
 from analyzer.experiment.captured import Capture, capturing
 from analyzer.experiment.open_experiment import tape_of
-from analyzer.experiment.pinned_text import verdict_line
 from analyzer.experiment.replay.gateway_options import ANTHROPIC, OPENAI, GatewayOptions, LiveCall
 from analyzer.experiment.replay.gateway_server import serving
 from analyzer.experiment.replay.matching import Spoken, TapeIndex, Waiting
 from analyzer.experiment.replay.tape import Matching, Tape
 from analyzer.experiment.replay.trial import Change, TrialReport
 from analyzer.experiment.running.workflow import TIMEOUT_S, Command, Ended
-from analyzer.inquiry.verdict import to_json
 from analyzer.programs.child import TEXTS
 from analyzer.programs.recording_gateway import RecordingGateway, recording
 from collector_processor.core.runs import Run
-from collector_processor.settings import load_settings
-from semconv.model import Outcome, OutcomeSource, Status
 from semconv.record import replace
 
 _EXTRA_S: Final = 60.0
@@ -43,7 +39,6 @@ _NO_TELEMETRY: Final = {"OTEL_SDK_DISABLED": "true"}
 _KEYS: Final = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
 _NO_KEY: Final = "none-for-a-recorded-answer"
 """Clients refuse to start without a key."""
-_FAULTY: Final = frozenset({Status.ATTRIBUTED, Status.SUSPECTED, Status.UNDETERMINED})
 _TRIAL: Final = "pinned"
 
 
@@ -108,7 +103,7 @@ def read_pinned(file: Path, allow_tools: Iterable[str]) -> Tape:
     return tape_of(run, GatewayOptions(allow_tools=frozenset(allow_tools)))
 
 
-def replay(
+def replay(  # noqa: PLR0913 - the written tests call it by names
     tape: Path,
     command: Sequence[str],
     *,
@@ -117,6 +112,7 @@ def replay(
     live_calls: int = 0,
     allow_tools: Sequence[str] = (),
     judges: bool = False,
+    rules: Path | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> Replayed:
     """Run a program on a tape.
@@ -133,14 +129,17 @@ def replay(
             ``ANTHROPIC_BASE_URL``, else the provider's.
         allow_tools: tools that only read, and may really run.
         judges: whether to judge the run, and so to record the program's telemetry and model calls.
+        rules: the file with what the workflow's passing runs always did, to judge by too.
         timeout_s: seconds after which the program is ended.
 
     Raises:
         CannotReplay: the tape cannot be played back.
-        OSError: the program cannot be started.
+        NotPinned: the rules cannot be read.
+        OSError: the program cannot be started, or a file not read.
     """
     first = read_pinned(tape, allow_tools)
     second = None if rest is None else read_pinned(rest, allow_tools)
+    known = NO_RULES if rules is None else _read_rules(rules)
     plan = _Plan(
         tape=first if decisive is None else _for_changed_program(first, second),
         rest=None if second is None or decisive is None else _after(first, decisive, second),
@@ -160,8 +159,15 @@ def replay(
         reached=report.served >= expected and not has_strayed,
         difference=_difference(report, played.rest, ended),
         live_calls=0 if played.rest else report.live,
-        blame=blame_in(played.runs, crashed=ended.code != 0) if judges else None,
+        blame=blame_in(played.runs, crashed=ended.code != 0, rules=known) if judges else None,
     )
+
+
+def _read_rules(file: Path) -> Rules:
+    try:
+        return read_rules(file.read_text(encoding="utf-8"))
+    except (NotPinned, UnicodeDecodeError) as error:
+        raise NotPinned(f"{file}: {error}") from error
 
 
 def _for_changed_program(tape: Tape, rest: Tape | None) -> Tape:
@@ -245,46 +251,6 @@ async def _watching(environment: Mapping[str, str]) -> AsyncIterator[_Watch]:
         yield _Watch(capture, recorder, environment)
 
 
-def blame_in(runs: Sequence[Run], *, crashed: bool = False) -> str | None:
-    """Return which agent broke one of these runs and why; empty if none did, ``None`` if none can be judged.
-
-    Signals and lineage judge. No model is asked, and no setting, label or history of this machine counts, so
-    that the answer is the same everywhere.
-
-    Args:
-        runs: as recorded.
-        crashed: whether the program ended with an error.
-    """
-    settings = load_settings({}, method="signals", model="")
-    analyst, clean = open_analyst(settings), open_cleaner(settings)
-    found: list[str] = []
-    for run in runs:
-        trajectory = clean(run.trajectory)
-        if crashed:
-            trajectory = replace(trajectory, outcome=Outcome.FAILURE, outcome_source=OutcomeSource.ERROR)
-        attribution = asyncio.run(analyst.analyse(trajectory)).attribution
-        if attribution.status is Status.NO_FAILURE:
-            found.append("")
-        elif attribution.status in _FAULTY:
-            found.append(verdict_line(to_json(attribution, trajectory)))
-    return next(filter(None, found), "") if found else None
-
-
-def answers_differ(tape: Tape, decisive: int, rest: Tape) -> bool:
-    """Tell whether a second tape answers the decisive request as it was recorded, and answers it otherwise.
-
-    Then the second run succeeded by luck, or by a tool that changed: the unchanged program would get its
-    answer as well, and the test would pass without a fix.
-    """
-    call = tape.calls[decisive]
-    waiting = Waiting(TapeIndex(rest.calls, rest.matching))
-    found = waiting.find(Spoken(call.messages, call.kind))
-    return found is not None and (found.call.answer.text, found.call.answer.calls) != (
-        call.answer.text,
-        call.answer.calls,
-    )
-
-
 def _difference(report: TrialReport, rest: TrialReport | None, ended: Ended) -> str:
     found = report.first_difference or (rest.first_difference if rest else None)
     if found is not None:
@@ -301,4 +267,4 @@ def _difference(report: TrialReport, rest: TrialReport | None, ended: Ended) -> 
     return report.invalid or (rest.invalid if rest else "")
 
 
-__all__ = ["Replayed", "answers_differ", "blame_in", "read_pinned", "replay"]
+__all__ = ["Replayed", "read_pinned", "replay"]

@@ -51,6 +51,8 @@ _BELIEVED: Final[Mapping[Kind, int]] = {
 }
 """Runs without an exception that are assumed beside the known ones: with 139, ten known runs may accuse, with
 113, forty. About the other kinds, habits and limits that more runs widen, nothing is assumed."""
+ACROSS_VERSIONS: Final = frozenset(_BELIEVED)
+"""Kinds that say something of runs with other prompts, tools or models."""
 PASSING: Final = "passing"
 """Runs whose success somebody stated."""
 UNREMARKABLE: Final = "unremarkable"
@@ -144,7 +146,7 @@ def _search(runs: Sequence[Run], basis: str, support: int, chance: float) -> _Fo
     found.try_all(_conditions(found))
     found.try_all(_shapes(found))
     if basis == OTHER_VERSIONS:
-        found.held[:] = [one for one in found.held if one.invariant.kind in _BELIEVED]
+        found.held[:] = [one for one in found.held if one.invariant.kind in ACROSS_VERSIONS]
     return found
 
 
@@ -559,4 +561,4 @@ def _upper(accused: int, runs: int) -> float:
     return high
 
 
-__all__ = ["LEAST_RUNS", "LEAST_SUPPORT", "MAX_RUNS", "Mined", "mine"]
+__all__ = ["ACROSS_VERSIONS", "LEAST_RUNS", "LEAST_SUPPORT", "MAX_RUNS", "Mined", "mine"]

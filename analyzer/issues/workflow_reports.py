@@ -37,6 +37,7 @@ from analyzer.issues.report import SAMPLED, iso
 from analyzer.telemetry.metric_table import MAX_WORKFLOWS
 from collector_processor.core.records import HistoryRow, WorkflowRow
 from collector_processor.otlp import Tenant
+from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.run_history import RunHistoryRows
 from semconv.record import record, replace
 
@@ -253,6 +254,12 @@ class WorkflowReports:
             )
             for point in points
         )
+
+
+def passing_facts(db: StoreConnection, tenant: Tenant, service: str, workflow: str) -> tuple[Facts, ...]:
+    """Return the facts about the passing runs from which it is mined what a workflow always does."""
+    rows = _basis(RunHistoryRows(db).told(tenant, service, workflow, MOST_RUNS))
+    return tuple(facts.unpack(row.invariants) for row in rows)
 
 
 def issues_of(store: IssueStore, tenant: Tenant, known: Sequence[HistoryRow]) -> list[str | None]:

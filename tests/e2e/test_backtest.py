@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
+import yaml
 
 from analyzer.analyses.composition import open_analyst, open_span_keeper
 from analyzer.cli.recorded_runs import load_runs
@@ -53,6 +55,7 @@ print(ask(writer, {"role": "user", "content": total["content"]})["content"])
 """
 RIGHT, WRONG = "1,200 + 1,450 + 980 = 3,630", "1,200 + 1,450 + 980 = 3,530"
 CAREFUL: Final = ("You are the analyst.", "You are the analyst. Add carefully.")
+PAGE: Final = (Path(__file__).parents[2] / "docs" / "replay.md").read_text(encoding="utf-8")
 _NUMBERS = count()
 Ended: TypeAlias = subprocess.CompletedProcess[str]
 
@@ -66,11 +69,12 @@ class Provider(BaseHTTPRequestHandler):
         """Write nothing."""
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"]
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        said = self.said(asked["messages"])
         body = json.dumps(
             {
-                "id": "x", "object": "chat.completion", "created": 0, "model": "m",
-                "choices": [{"index": 0, "message": self.said(asked), "finish_reason": "stop"}],
+                "id": "x", "object": "chat.completion", "created": 0, "model": asked["model"],
+                "choices": [{"index": 0, "message": said, "finish_reason": "stop"}],
             }
         ).encode()  # fmt: skip
         self.send_response(200)
@@ -285,3 +289,100 @@ def test_an_issue_is_backtested_with_passing_runs_of_its_workflow(project: Path)
     assert proof.fields["head"].startswith("Fixed (proved)")
     assert proof.fields["command"] == [sys.executable, "report.py"]
     bench.close()
+
+
+WORKFLOW: Final = yaml.load(
+    re.search(r"```yaml\n(# .github/workflows/backtest.yml\n.*?)```", PAGE, re.DOTALL)[1],  # type: ignore[index]
+    yaml.BaseLoader,  # YAML 1.1 reads the key `on` as true
+)
+REPORT = (
+    PROGRAM.partition("task =")[0].replace('"m"', '"gpt-4o-mini"')
+    + """
+task = {"role": "user", "content": "What are 1,200, 1,450 and 980 units in total?"}
+total = ask("You are the analyst.", task)
+print(ask("You are the writer.", {"role": "user", "content": total["content"]})["content"])
+"""
+)
+
+
+def steps_of(job: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [step for step in job["steps"] if "run" in step]
+
+
+def test_the_action_of_the_page_is_one_that_github_reads() -> None:
+    """Not run by GitHub: its parts are those of GitHub's reference, and forks' requests get no key."""
+    assert set(WORKFLOW) == {"name", "on", "jobs"}
+    assert WORKFLOW["on"] == "pull_request", "pull_request_target would give a fork's code the key"
+    (job,) = WORKFLOW["jobs"].values()
+    assert set(job) == {"if", "runs-on", "permissions", "steps"}
+    assert "head.repo.full_name == github.repository" in job["if"]
+    assert job["permissions"] == {"contents": "read", "pull-requests": "write"}
+    for step in job["steps"]:
+        assert set(step) <= {"uses", "with", "run", "env", "if"}
+        assert ("uses" in step) != ("run" in step)
+        assert "github.event" not in step.get("run", "").replace("github.event.number", ""), "only a number"
+    install, tested, comment = steps_of(job)
+    assert install["run"].startswith("pip install -r requirements.txt")
+    assert (comment["if"], "if" in tested) == ("always()", False)
+    assert "[project.optional-dependencies]" in (
+        project := Path(__file__).parents[2].joinpath("pyproject.toml").read_text()
+    )
+    assert re.search(r"^all = ", project, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "code", "told"),
+    [("Add carefully.", 0, "Fixed (proved)"), ("Be nice.", 1, "Not fixed")],
+    ids=["a right fix", "a useless one"],
+)
+def test_the_steps_of_the_action_run(tmp_path: Path, prompt: str, code: int, told: str) -> None:
+    """The lines run in the shell that GitHub uses, on a runner whose ``gh`` only says what it was given."""
+    _, tested, comment = steps_of(WORKFLOW["jobs"]["backtest"])
+    folders = {name: tmp_path / "tests" / name for name in ("failed", "passed")}
+    (tmp_path / "tests" / "check.py").parent.mkdir()
+    (tmp_path / "tests" / "check.py").write_text("import sys; sys.exit('3,630' not in sys.stdin.read())")
+    write_commands(tmp_path / "bin")
+    with serving() as url:
+        for name, agent in (("failed", "analyst."), ("passed", "analyst. Add carefully.")):
+            folders[name].mkdir()
+            (tmp_path / "report.py").write_text(REPORT.replace("analyst.", agent))
+            said = ("--failed",) if name == "failed" else ()
+            words = (*said, "--save", f"tests/{name}/run.json", "--", sys.executable, "report.py")
+            assert "saved in" in run(tmp_path, *words, OPENAI_BASE_URL=url).stderr
+        (tmp_path / "report.py").write_text(REPORT.replace("analyst.", f"analyst. {prompt}"))
+        ended = in_shell(tmp_path, tested, OPENAI_BASE_URL=url)
+    report = (tmp_path / "backtest.md").read_text()
+    assert ended.returncode == code, ended.stderr + report
+    assert told in report
+    assert in_shell(tmp_path, comment).returncode == 0
+    assert (tmp_path / "gh.txt").read_text().split() == ["pr", "comment", "7", "--body-file", "backtest.md"]
+
+
+def write_commands(folder: Path) -> None:
+    """Write the commands that the runner has: ours, Python, and GitHub's own, which sends nothing."""
+    folder.mkdir()
+    lines = {
+        "blamespan": f'exec {sys.executable} -m analyzer "$@"',
+        "python": f'exec {sys.executable} "$@"',
+        "gh": 'echo "$@" > gh.txt',
+    }
+    for name, line in lines.items():
+        (folder / name).write_text(f"#!/bin/sh\n{line}\n")
+        (folder / name).chmod(0o755)
+
+
+def in_shell(folder: Path, step: Mapping[str, Any], **variables: str) -> Ended:
+    """Run a step's lines as GitHub does, with its expressions filled in."""
+    values = {"secrets.OPENAI_API_KEY": "sk-x", "github.event.number": "7", "github.token": "none"}
+
+    def filled(text: str) -> str:
+        return re.sub(r"\$\{\{ (.*?) \}\}", lambda found: values[found[1]], text)
+
+    (folder / "step.sh").write_text(filled(step["run"]))
+    own = {name: filled(text) for name, text in step.get("env", {}).items()}
+    path = f"{folder / 'bin'}:{os.environ['PATH']}"
+    return subprocess.run(
+        ["bash", "-e", "step.sh"],
+        cwd=folder, env=environment(**own, **variables, PATH=path), capture_output=True, text=True,
+        timeout=300, check=False,
+    )  # fmt: skip

@@ -9,23 +9,26 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mcp import Client
 
 from analyzer.api.mcp_answers import DATA
 from analyzer.api.mcp_run_tools import MOST_CONTENT
+from analyzer.cli.experiment_runs import open_run
 from analyzer.inquiry.explanation import DATA as FENCED
 from collector_processor.core.records import Commit
-from collector_processor.core.runs import RunTotals
+from collector_processor.core.runs import RunTotals, workflow_of
 from collector_processor.otlp import Tenant
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.stages import rebuild
+from collector_processor.writeback.outgoing import service_of
 from semconv.record import replace
 from tests.backends.supervise import wait_until
 from tests.e2e.line import StartLine
 from tests.e2e.test_mcp import INVISIBLE, NO_RUN, ORDER, refused, session, text_of, told
-from tests.e2e.test_pin import called, pytest_of
+from tests.e2e.test_pin import FIXED, NOWHERE, Careful, called, pin, pytest_of, record_again
 from tests.e2e.test_run_command import PLAIN, run, serving
 from tests.factories import agent, chat, said, workflow
 from tests.web.conftest import stage
@@ -34,6 +37,7 @@ from tests.web.stage import Stage, verdict_of
 from tests.web.stage import serving as serving_pages
 from tests.web.test_compare import FAILED, PASSED
 from tests.web.test_pages import RUN, blame
+from tests.workflows import Place, keep_runs
 
 __all__ = ["stage"]
 
@@ -219,6 +223,52 @@ async def test_a_coding_agent_goes_from_an_issue_to_a_test_that_runs(
     program = project / "report.py"
     program.write_text(PLAIN.replace("in the north in total?", "in the south in total?"))
     assert "1 failed, 1 skipped" in pytest_of(project).stdout
+
+
+@pytest.fixture(scope="module")
+def fixed_program(failed_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with the fixed program, and the recording of its run."""
+    project = Path(shutil.copytree(failed_program, tmp_path_factory.mktemp("fixed") / "project"))
+    record_again(project, FIXED, Careful)
+    return project
+
+
+async def test_a_pinned_test_with_a_second_run_and_rules_needs_no_key(
+    fixed_program: Path, stage: Stage, tmp_path: Path
+) -> None:
+    """What passing runs always did is in the files of a data directory; a service says what lacks."""
+    project = Path(shutil.copytree(fixed_program, tmp_path / "project"))
+    ids = {}
+    for name, step in (("run", 3), ("fixed", None)):
+        kept, _ = open_run(str(project / f"{name}.json"), tenant=None)
+        told_of = None if step is None else blame(kept.trajectory, step)
+        ids[name] = await add_spans(stage, encode(kept.trace.spans), service_of(kept), told_of)
+    place = Place(start_ns=1, service=service_of(kept), workflow=workflow_of(kept.trace.spans))
+    keep_runs(stage.verdicts._db, place, ["passed"] * 60, like=kept.trajectory)
+    command = [sys.executable, "report.py"]
+    wanted: dict[str, Any] = {"run_id": ids["run"], "command": command, "allow_tools": ["sales"]}
+    wanted |= {"expect": "3,630", "rest": ids["fixed"], "blameless": True}
+    async with session("--data-dir", str(stage.folder)) as client:
+        found = await told(client, "pin_run", **wanted)
+        assert found["notes"] == []
+        assert NO_RUN.search(await refused(client, "pin_run", **{**wanted, "rest": "none"}))
+        passing = {**wanted, "run_id": ids["fixed"], "rest": ids["run"]}
+        assert "names no step" in await refused(client, "pin_run", **passing)
+    async with serving_pages(stage.parts()) as url, session("--url", url) as client:
+        over_http = await told(client, "pin_run", **wanted)
+        assert len(over_http["files"]) == len(found["files"]) - 1
+        assert "always did" in over_http["notes"][0]
+    texts = {file["path"]: file["text"] for file in found["files"]}
+    (rules,) = (text for path, text in texts.items() if path.endswith(".rules.jsonl"))
+    assert "the agent researcher took part" in rules
+    for path, text in texts.items():
+        (project / "pinned" / path).parent.mkdir(parents=True, exist_ok=True)
+        (project / "pinned" / path).write_text(text)
+    assert "2 passed" in (ended := pytest_of(project, OPENAI_BASE_URL=NOWHERE)).stdout, ended.stdout
+    (project / "report.py").write_text(PLAIN)
+    assert "1 failed, 1 passed" in (ended := pytest_of(project, OPENAI_BASE_URL=NOWHERE)).stdout, ended.stdout
+    again = ("run.json", "--out", "pinned", "--allow-tool", "sales")
+    assert pin(project, *again).returncode == 0, "pin knows that nobody has edited these files"
 
 
 async def issue_to_files(client: Client) -> list[dict[str, str]]:

@@ -9,16 +9,24 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from analyzer.cli.pinned import blame_in, read_pinned
+from analyzer.api.pinning import blame_in
+from analyzer.cli.experiment_runs import open_run
+from analyzer.cli.pinned import read_pinned
+from collector_processor.core.disk import RUNS
+from collector_processor.core.runs import workflow_of
 from collector_processor.rebuild.encode import encode, encode_logs
+from collector_processor.store.database.connection import open_database
+from collector_processor.writeback.outgoing import service_of
 from semconv.model import Event, LogRecord
-from tests.e2e.test_run_command import PLAIN, Provider, environment, run, serving
+from tests.e2e.test_run_command import PLAIN, WRONG, Provider, environment, run, serving
 from tests.factories import span
+from tests.workflows import Place, keep_runs
 
 FIXED = PLAIN.replace("You are the analyst.", "You are the analyst. Add with care.")
 RIGHT = "1,200 + 1,450 + 980 = 3,630."
@@ -165,6 +173,97 @@ def test_blameless_alone_is_refused_if_the_recorded_run_is_blameless(
     ended = called(project, "-m", "analyzer", *words, BLAMESPAN_FAILURE_PATTERN="a lot")
     assert ended.returncode == 1, ended.stderr
     assert "say what a right answer is" in ended.stderr
+
+
+CHECKED = PLAIN.replace("print(ask(", "answer = (ask(") + (
+    """
+if "Check it." in answer:
+    answer = ask("You are the checker.", {"role": "user", "content": answer})["content"]
+print(answer)
+"""
+)
+CHECK_IT = "Check it."
+
+
+class Checking(Provider):
+    """A model whose analyst asks for the checker, who repeats what the analyst said."""
+
+    def say(self, asked: list[dict[str, Any]], total: str) -> None:
+        is_checker = "checker" in asked[0]["content"]
+        super().say(asked, asked[-1]["content"].replace(CHECK_IT, "Checked.") if is_checker else total)
+
+
+def keep_passing(folder: Path, file: str, count: int) -> None:
+    """Write into a store that this many runs passed which did what a recorded one did."""
+    recorded, _ = open_run(str(folder / file), tenant=None)
+    place = Place(start_ns=1, service=service_of(recorded), workflow=workflow_of(recorded.trace.spans))
+    (folder / "data").mkdir()
+    with closing(open_database(folder / "data" / RUNS)) as database, closing(database.connect()) as db:
+        keep_runs(db, place, ["passed"] * count, like=recorded.trajectory)
+
+
+def test_a_blameless_run_does_what_the_passing_runs_always_did(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The right answer of a model that skips the checker is no right run; deleting the rules makes it one."""
+    monkeypatch.setattr("tests.e2e.test_run_command.WRONG", f"{RIGHT} {CHECK_IT}")
+    record_again(project, CHECKED, Checking)
+    keep_passing(project, "fixed.json", 60)
+    monkeypatch.setattr("tests.e2e.test_run_command.WRONG", f"{WRONG} {CHECK_IT}")
+    with serving(Checking) as url:
+        saved = ("--save", "run.json", "--failed", "--", sys.executable, "report.py")
+        assert "saved in run.json" in run(project, *saved, OPENAI_BASE_URL=url).stderr
+    words = ("--blameless", "--expect", "3,630", "--out", "pinned", "--allow-tool", "sales")
+    command = ("--", sys.executable, "report.py")
+    ended = called(project, "-m", "analyzer", "pin", "run.json", *words, *command, BLAMESPAN_DATA_DIR="data")
+    assert ended.returncode == 0, ended.stderr
+    shutil.rmtree(project / "data")
+    (rules,) = (project / "pinned" / "tapes").glob("*.rules.jsonl")
+    assert "the agent checker took part" in rules.read_text()
+    assert rules.stat().st_size < 10_000
+    passed = {"OPENAI_API_KEY": "sk-x"}
+    with serving(Checking) as url:
+        monkeypatch.setattr("tests.e2e.test_run_command.WRONG", f"{RIGHT} {CHECK_IT}")
+        assert "2 passed" in (right := pytest_of(project, OPENAI_BASE_URL=url, **passed).stdout), right
+        monkeypatch.setattr("tests.e2e.test_run_command.WRONG", RIGHT)
+        skipped = pytest_of(project, OPENAI_BASE_URL=url, **passed).stdout
+        assert "1 failed, 1 passed" in skipped, skipped
+        assert "in 60 of 60 passing runs the agent checker took part; here not" in skipped
+        head, *lines = rules.read_text().splitlines()
+        left = [line for line in lines if "checker" not in line and "the answer" not in line]
+        rules.write_text("\n".join([head, *left]))
+        assert "2 passed" in (right := pytest_of(project, OPENAI_BASE_URL=url, **passed).stdout), right
+
+
+def test_what_a_person_has_edited_is_not_overwritten(project: Path) -> None:
+    words = ("run.json", "--expect", "3,630", "--out", "pinned", "--allow-tool", "sales")
+    assert pin(project, *words).returncode == 0
+    (file,) = (project / "pinned").glob("test_*.py")
+    (tape,) = (project / "pinned" / "tapes").iterdir()
+    ended = pin(project, *words, "--", "python", "report.py")
+    assert ended.returncode == 0, "nobody has edited it"
+    assert "report.py" in file.read_text()
+    for edited, text in ((tape, tape.read_text().replace("1200", "1201")), (file, f"{file.read_text()}\n")):
+        before = edited.read_text()
+        edited.write_text(text)
+        ended = pin(project, *words)
+        assert ended.returncode == 1
+        assert "was edited" in ended.stderr
+        assert (edited.read_text(), "report.py" in file.read_text()) == (text, True)
+        edited.write_text(before)
+    file.write_bytes(b"\xff\xfe not a text \x00")
+    assert "was edited" in pin(project, *words).stderr
+    file.unlink()
+    assert pin(project, *words).returncode == 0, "deleting it says that it may go"
+
+
+def test_a_second_tape_that_is_no_longer_wanted_is_removed(project: Path) -> None:
+    record_again(project, FIXED, Careful)
+    words = ("run.json", "--expect", "3,630", "--out", "pinned", "--allow-tool", "sales")
+    assert pin(project, *words, "--rest", "fixed.json").returncode == 0
+    assert len(list((project / "pinned" / "tapes").iterdir())) == 2
+    assert pin(project, *words).returncode == 0
+    assert len(list((project / "pinned" / "tapes").iterdir())) == 1
 
 
 def test_no_agent_is_blamed_if_nothing_can_be_judged() -> None:

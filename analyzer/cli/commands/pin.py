@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
+from analyzer.api.pinning import Pin, refuse_luck, rules_asserted
 from analyzer.cli.experiment_options import AllowToolOption, split_command, words_of
-from analyzer.cli.experiment_runs import open_run
+from analyzer.cli.experiment_runs import open_run, tenant_of_kept
 from analyzer.cli.judged_runs import known_or_judged, settings_here
-from analyzer.cli.kept_runs import TenantOption
+from analyzer.cli.kept_runs import TenantOption, opened_store
 from analyzer.cli.output import CommandFailed, WrongUsage, complain, optional
-from analyzer.cli.pinned import answers_differ, blame_in, read_pinned
+from analyzer.cli.pinned import read_pinned
 from analyzer.cli.recorded_runs import LogsOption, RecordedRun
 from analyzer.cli.run_report import save_runs
 from analyzer.experiment.open_experiment import tape_of
-from analyzer.experiment.pinned_text import Wanted, decisive_call, short_name, test_of
+from analyzer.experiment.pinned_text import (
+    Beside,
+    Wanted,
+    beside,
+    decisive_call,
+    is_as_written,
+    short_name,
+    test_of,
+)
 from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.tape import Tape
-from collector_processor.core.runs import Run
+from analyzer.history.facts import Facts
+from analyzer.inquiry.present import plain
+from analyzer.issues.labels.kept_trace import KeptTrace
+from analyzer.issues.workflow_reports import passing_facts
+from collector_processor.core.runs import Run, workflow_of
+from collector_processor.otlp import CollectorError
+from collector_processor.writeback.outgoing import service_of
 from semconv.record import record
+
+_MOST_SHOWN: Final = 300
 
 
 @record
@@ -53,7 +71,11 @@ def pin(
     expect: Annotated[str | None, optional("TEXT", "A right answer contains this.")] = None,
     blameless: Annotated[
         bool,
-        typer.Option("--blameless", help="In a right run, signals and lineage blame no agent."),
+        typer.Option(
+            "--blameless",
+            help="In a right run, signals and lineage blame no agent, and what the workflow's passing runs in"
+            " the store always did holds.",
+        ),
     ] = False,
     rest: Annotated[
         str | None,
@@ -75,6 +97,8 @@ def pin(
 
     With --rest, the test fails before the fix and passes after it, every time: a run of the fixed program is
     the second tape.
+
+    A test that was edited since is not overwritten.
 
     Example: [bold]blamespan pin trace.json --expect 480 --out tests/pinned -- python my_agents.py[/bold]
     """
@@ -100,23 +124,70 @@ def pin(
 
 def _pin(source: Source, out: Path, wanted: Wanted) -> Path:
     run, kept = open_run(source.run, source.tenant, source.logs)
+    name = short_name(run.trajectory.run_id)
+    test_file = out / f"test_pinned_{name}.py"
+    _refuse_edited(test_file, name)
     options = GatewayOptions(allow_tools=frozenset(wanted.allow_tools))
     whole = tape_of(run, options)
     recorded = RecordedRun(trajectory=run.trajectory, trace=run.trace)
     document, _ = known_or_judged(recorded, kept, settings_here(None, "", None, None))
-    decisive = decisive_call(whole, document["step"])
-    _refuse_what_would_pass_now(run, decisive, wanted)
     rest = None if source.rest is None else open_run(source.rest, None, source.logs)[0]
+    pinned = Pin(run=run, tape=whole, decisive=decisive_call(whole, document["step"]), rest=rest)
+    rules = _rules(pinned, kept, wanted) if wanted.is_blameless else ""
     if rest is not None:
-        _refuse_luck(whole, decisive, tape_of(rest, options))
-    name = short_name(run.trajectory.run_id)
-    test_file = out / f"test_pinned_{name}.py"
-    tape = _saved(run, out / "tapes" / f"{name}.json", options)
+        refuse_luck(pinned, tape_of(rest, options))
+    own, second, known = (out / place for place in beside(name))
+    tape = _saved(run, own, options)
     if rest is not None:
-        _saved(rest, out / "tapes" / f"{name}.rest.json", options)
-    text = test_of(name, tape, document, wanted, has_rest=rest is not None)
-    test_file.write_text(text, encoding="utf-8")
+        _saved(rest, second, options)
+    known.write_text(rules, encoding="utf-8")
+    answers = b"" if rest is None else second.read_bytes()
+    files = Beside(tape=own.read_bytes(), rest=answers, rules=rules.encode())
+    for place, content in files.files(name).items():
+        if not content:
+            (out / place).unlink(missing_ok=True)
+    test_file.write_text(test_of(name, tape, document, wanted, files), encoding="utf-8")
     return test_file
+
+
+def _refuse_edited(test_file: Path, name: str) -> None:
+    """Refuse to overwrite a test, or a file beside it, that is not as ``pin`` wrote it.
+
+    Raises:
+        CommandFailed: somebody has edited one.
+    """
+    if not test_file.exists():
+        return
+    places = [test_file.parent / place for place in beside(name)]
+    others = [place.read_bytes() if place.exists() else b"" for place in places]
+    if not is_as_written(test_file.read_text(encoding="utf-8", errors="surrogateescape"), others):
+        raise CommandFailed(
+            f"{test_file}: it, or a file of it in {places[0].parent}, was edited since `blamespan pin` wrote"
+            " it, and is not overwritten: move or delete the test first, or write to another --out"
+        )
+
+
+def _rules(pinned: Pin, kept: KeptTrace | None, wanted: Wanted) -> str:
+    """Return the text of the rules that a blameless test asserts; say which of the workflow's it cannot."""
+    has_answer = bool(wanted.expect or wanted.check)
+    text, left_out = rules_asserted(pinned, _passing_facts(pinned.run, kept), has_answer=has_answer)
+    for one in left_out:
+        complain(f"a rule is left out, which the recorded run breaks: {plain(one, _MOST_SHOWN)}")
+    return text
+
+
+def _passing_facts(run: Run, kept: KeptTrace | None) -> Sequence[Facts]:
+    """Return what is known of the passing runs of a run's workflow; nothing without a store."""
+    settings = settings_here(None, "", None, None)
+    place = settings.store_place
+    if isinstance(place, Path) and not place.is_file():
+        return ()
+    try:
+        with opened_store(settings, "runs") as db:
+            return passing_facts(db, tenant_of_kept(kept), service_of(run), workflow_of(run.trace.spans))
+    except (CollectorError, sqlite3.Error) as error:
+        complain(f"what the workflow's passing runs always did is left out: {error}")
+        return ()
 
 
 def _saved(run: Run, file: Path, options: GatewayOptions) -> Tape:
@@ -133,38 +204,3 @@ def _saved(run: Run, file: Path, options: GatewayOptions) -> Tape:
             " the tape"
         )
     return tape
-
-
-def _refuse_what_would_pass_now(run: Run, decisive: int | None, wanted: Wanted) -> None:
-    """Refuse a test of a failed run that its own recording passes, or of a passing run that it fails.
-
-    Raises:
-        CommandFailed: ``--blameless`` says nothing about this run.
-    """
-    if not wanted.is_blameless:
-        return
-    blame = blame_in([run])
-    if decisive is None and blame:
-        raise CommandFailed(f"--blameless: the recorded run itself is not blameless: {blame}")
-    if decisive is not None and not blame and not (wanted.expect or wanted.check):
-        raise CommandFailed(
-            "--blameless: without a model, the recorded run blames no agent either, so the test would pass"
-            " without a fix: say what a right answer is with --expect or --check"
-        )
-
-
-def _refuse_luck(tape: Tape, decisive: int | None, rest: Tape) -> None:
-    """Refuse a second tape that would let the program pass as it is.
-
-    Raises:
-        CommandFailed: it answers the decisive request as it was recorded, and answers it otherwise; or there
-            is no decisive call.
-    """
-    if decisive is None:
-        raise CommandFailed("--rest: the verdict names no step from which a second run could answer")
-    if answers_differ(tape, decisive, rest):
-        raise CommandFailed(
-            "--rest: in this run the model was asked the decisive call as in the failed one, except for"
-            " results of tools and times, and answered otherwise. So the program would pass without a fix."
-            " Leave --rest out: the live model answers then"
-        )
