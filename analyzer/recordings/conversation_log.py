@@ -43,6 +43,8 @@ _TOOL_WORDS: Final = re.compile(
     r"terminal$|interpreter$|executor(?:[ _-]?agent)?$|^environment$|^tools?\b|^function$", re.IGNORECASE
 )
 _HUMAN_WORDS: Final = re.compile(r"^(?:human|user|user[ _-]?proxy|customer|admin)$", re.IGNORECASE)
+_INSTRUCTING: Final = frozenset({"system", "developer"})
+"""Roles of instructions, in a list where nobody but a person speaks."""
 _SPAN_KINDS: Final[Mapping[str, StepKind]] = {
     # Kinds of entries in logs made from span exports; containers are not actions.
     "LLM": StepKind.LLM,
@@ -69,7 +71,23 @@ def read_conversation_log(records: Records) -> Recording:
     records = _rows_of(records, _LISTS)
     is_one = all(map(is_message, records)) or has_programs(records)
     documents: Sequence[Any] = [list(records)] if is_one else records
-    return Recording(conversations=tuple(map(read_conversation, documents)))
+    found = tuple(map(read_conversation, documents))
+    spoken = tuple(one for one in found if _has_agents(one.trajectory.steps))
+    if not spoken:
+        raise UnreadableInput(f"no agent speaks in it: {_ONLY_PEOPLE}")
+    left_out = len(found) - len(spoken)
+    warning = f"left out {left_out} of {len(found)} conversations, in which no agent speaks: {_ONLY_PEOPLE}"
+    return Recording(conversations=spoken, warnings=(warning,) if left_out else ())
+
+
+_ONLY_PEOPLE: Final = "all messages are a person's or instructions"
+
+
+def _has_agents(steps: Sequence[Step]) -> bool:
+    """Tell whether anyone but people speaks, who are never to blame; an empty conversation is not judged."""
+    return not steps or any(
+        step.kind is not StepKind.HUMAN and step.name.lower() not in _INSTRUCTING for step in steps
+    )
 
 
 def is_conversation(document: object) -> bool:

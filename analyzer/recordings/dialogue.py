@@ -243,10 +243,9 @@ def _contents(messages: Iterable[Message]) -> str:
 
 
 def _last_text(messages: Sequence[Message]) -> str:
-    spoken = (
-        one.text for one in reversed(messages) if one.speaker is _ANSWERS and not one.inside and one.text
-    )
-    return next(spoken, "")
+    spoken = (one for one in reversed(messages) if one.speaker is _ANSWERS and not one.inside and one.text)
+    last = next(spoken, None)
+    return "" if last is None or last.failed else last.text
 
 
 class _Dialogue:
@@ -338,8 +337,9 @@ class _Dialogue:
         since = self._spoke.get((inside, agent), 0)
         heard = [message for message, speaker in talk.since(since) if speaker != agent]
         self._agents[inside] = agent
-        talk.add(f'{{"role": "assistant", "parts": {parts}, "name": {quoted(agent)}}}', agent)
-        self._spoke[inside, agent] = talk.count
+        if not one.failed:  # else the agent is asked the same again
+            talk.add(f'{{"role": "assistant", "parts": {parts}, "name": {quoted(agent)}}}', agent)
+            self._spoke[inside, agent] = talk.count
         for call in one.calls:
             self._asked[call.call_id or call.name].append(_Asked(call=call, agent=agent, time_ns=time_ns))
         operation = _AGENT if one.is_whole_turn else _CHAT

@@ -113,6 +113,24 @@ def nanoseconds(moment: object) -> int:
     return int(found)
 
 
+def in_order(found: list[Mapping[str, Any]], key: str) -> list[Mapping[str, Any]]:
+    """Return objects by the number or time that all have at a key: many APIs list the newest first.
+
+    Those of one time stay as they are or, if the newest stands first, in the opposite order.
+    """
+    if not all(isinstance(one.get(key), str | int | float) for one in found):
+        return found
+    times = [_place(one[key]) for one in found]
+    if times and times[0] > times[-1]:
+        found, times = found[::-1], times[::-1]
+    return [found[place] for place in sorted(range(len(found)), key=times.__getitem__)]
+
+
+def _place(moment: Any) -> float:
+    is_number = not isinstance(moment, str)
+    return moment if is_number else int(moment) if moment.isdecimal() else nanoseconds(moment)
+
+
 def _of_iso(text: str) -> int:
     if text.isdecimal():
         return nanoseconds(int(text[:20]))

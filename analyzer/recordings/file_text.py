@@ -17,6 +17,9 @@ from semconv.record import record
 MAX_YAML_BYTES: Final = 16 << 20
 """Largest YAML file: its parser reads about a megabyte a second."""
 _YAML: Final = re.compile(r"\s*(?:#[^\n]*\n\s*|---\s+)*(?:- |[A-Za-z_][\w-]*:\s)")
+_EVENT: Final = re.compile(rb"\s{0,9}(?:data|event|id|retry)?:")
+_EVENT_LINE: Final = re.compile(r"(?:data|event|id|retry)?:")
+_LINE_END: Final = re.compile(r"\r\n|\n|\r")
 _BOM: Final = b"\xef\xbb\xbf"
 _SPACE: Final = re.compile(r"[\s\x1e]*")
 """What separates documents; RFC 7464 puts a record separator before each."""
@@ -42,14 +45,15 @@ def split_text(plain: bytes) -> FileText | None:
     Raises:
         UnreadableInput: it looks like one of them and cannot be parsed.
     """
-    if plain.lstrip()[:1] in {b"{", b"[", b"\x1e"} or plain.startswith(_BOM):
+    plain = plain.removeprefix(_BOM)
+    if plain.lstrip()[:1] in {b"", b"{", b"[", b"\x1e"}:
         try:
-            return _json_text(plain.decode("utf-8-sig"))
+            return _json_text(plain.decode())
         except UnicodeDecodeError:
             return None
     if plain.startswith(PARQUET):
         return FileText(records=read_parquet(plain), form="Parquet")
-    return _log_text(plain) or _yaml_text(plain) or _csv_text(plain)
+    return _log_text(plain) or _event_text(plain) or _yaml_text(plain) or _csv_text(plain)
 
 
 def _csv_text(plain: bytes) -> FileText | None:
@@ -65,6 +69,40 @@ def _log_text(plain: bytes) -> FileText | None:
         return None
     records, cut = split_pairs(plain.decode("utf-8", errors="replace"))
     return FileText(records=tuple(records), form="a log", warnings=(cut,) if cut else ()) if records else None
+
+
+def _event_text(plain: bytes) -> FileText | None:
+    if not _EVENT.match(plain):
+        return None
+    events, cut = split_events(plain.decode("utf-8", errors="replace"))
+    form = "server-sent events"
+    return FileText(records=tuple(events), form=form, warnings=(cut,) if cut else ()) if events else None
+
+
+def split_events(text: str) -> tuple[list[Any], str]:
+    """Return the JSON that a server sent as events, and what is wrong with the last; none of another text.
+
+    An event ends at an empty line; programs that keep each ``data:`` line leave those out.
+    """
+    found: list[Any] = []
+    pending: list[str] = []
+    cut = ""
+    for line in (*_LINE_END.split(text), ""):
+        if line and not _EVENT_LINE.match(line):
+            return [], ""
+        if line.startswith("data:"):
+            pending.append(line[5:].strip())
+        elif line or not pending:
+            continue
+        try:
+            found += [read_json("\n".join(pending))] if len(pending) == 1 or not line else []
+        except ValueError:
+            if line:  # the event may go on with the next line
+                continue
+            cut = "the last event is cut short and was left out" if pending[0].startswith("{") else ""
+        if not line or len(pending) == 1:
+            pending = []
+    return [one for one in found if isinstance(one, dict)], cut
 
 
 def _json_text(text: str) -> FileText:

@@ -1,8 +1,7 @@
 """Reader of OpenAI's chat messages: what ``chat.completions`` takes and most programs keep. Pure.
 
 Source: OpenAI's API reference, ``POST /v1/chat/completions``. Messages are kept as a list, one a line, or
-under ``messages``; programs that log requests (LiteLLM, proxies, batches) keep each with its response, or
-the response alone. Of requests that repeat one another's messages the last one counts. Swarm adds the agent
+under ``messages``, an answer under ``choices`` beside them or alone. Swarm adds the agent
 as ``sender``, LiteLLM what is special to a provider, and programs what they need themselves. The roles are
 those of the API; a list whose roles or names are agents of a group chat is a conversation log
 (``conversation_log``) or a chat of AG2 (``ag2_chats``), and so is a document with a label or a reference.
@@ -14,26 +13,36 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.conversation_log import is_labelled
-from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogues_spans
-from analyzer.recordings.fields import dialogues_in, json_text, object_at, objects, text_at
-from analyzer.recordings.message_parts import latest
+from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogue_spans, dialogues_spans
+from analyzer.recordings.fields import json_text, objects, text_at
+from analyzer.recordings.message_parts import continued, is_failed, messages_in
 from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.model import ToolCall
 
 _OTHER_SPEAKERS: Final = frozenset({"agent", "agent_id", "agent_name", "author", "speaker", "source"})
 """Keys by which messages that only resemble the API's name who speaks."""
 _PLAIN_PARTS: Final = frozenset({"text", "image_url", "input_audio", "file", "refusal"})
-_REQUESTS: Final = ("request", "request_body", "requestBody", "body")
-_RESPONSES: Final = ("response", "response_body", "responseBody", "body")
 
 
 def is_openai_chat(records: Records) -> bool:
-    """Tell whether records are messages of the chat API, or documents with some; an answer is among them."""
-    return bool(dialogues_in(records, _are_messages, _held))
+    """Tell whether records are messages of the chat API or documents with some, one an answer or an error."""
+    if _are_messages(records):
+        return _has_answer(records)
+    is_answered = False
+    for one in records:
+        held = _held(one)
+        if not (_are_messages(held) or (not held and is_failed(one))):
+            return False
+        is_answered = is_answered or _has_answer(held) or (bool(held) and is_failed(one))
+    return is_answered
 
 
 def _are_messages(found: Sequence[Any]) -> bool:
-    return all(map(_is_message, found)) and any(one["role"] == "assistant" for one in found)
+    return bool(found) and all(map(_is_message, found))
+
+
+def _has_answer(found: Sequence[Any]) -> bool:
+    return any(one["role"] == "assistant" for one in found)
 
 
 def _is_message(one: Any) -> bool:
@@ -48,20 +57,20 @@ def _is_message(one: Any) -> bool:
     )
 
 
-def _asked(document: Any) -> Sequence[Any]:
-    """Return the messages of a request."""
-    holders = (document, *(object_at(document, key) for key in _REQUESTS))
-    return next((one["messages"] for one in holders if isinstance(one.get("messages"), list)), ())
+def _asked(document: Mapping[str, Any]) -> Sequence[Any]:
+    held = document.get("messages")
+    return held if isinstance(held, list) else ()
+
+
+def _answers(document: Mapping[str, Any]) -> list[Any]:
+    return [choice["message"] for choice in objects(document.get("choices"))[:1] if "message" in choice]
 
 
 def _held(document: Any) -> Sequence[Any]:
     """Return the messages of a request, with the answer that stands beside them."""
     if not isinstance(document, dict) or is_labelled(document):
         return ()
-    answers = (document, *(object_at(document, key) for key in _RESPONSES))
-    answers = (*answers, *(object_at(one, "body") for one in answers))
-    choices = next((found for one in answers if (found := objects(one.get("choices")))), [])
-    return [*_asked(document), *(choice["message"] for choice in choices[:1] if "message" in choice)]
+    return [*_asked(document), *_answers(document)]
 
 
 def _is_part(part: Any) -> bool:
@@ -70,8 +79,12 @@ def _is_part(part: Any) -> bool:
 
 def read_openai_chat(records: Records) -> Spans:
     """Read one dialogue, or one for each document."""
-    dialogues = [records] if _are_messages(records) else map(_held, latest(records, _asked))
-    return dialogues_spans((map(_message, one) for one in dialogues), name="openai")
+    if _are_messages(records):
+        return dialogue_spans(map(_message, records), name="openai")
+    dialogues = continued(records, _asked, _answers)
+    return dialogues_spans(
+        (messages_in(found, lambda one: (_message(one),)) for _, found in dialogues), name="openai"
+    )
 
 
 def _message(one: Mapping[str, Any]) -> Message:

@@ -12,7 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans, joined_answers
-from analyzer.recordings.fields import json_text, nanoseconds, object_at, objects, text_at, unwrapped
+from analyzer.recordings.fields import (
+    in_order,
+    json_text,
+    nanoseconds,
+    object_at,
+    objects,
+    text_at,
+    unwrapped,
+)
 from analyzer.recordings.message_parts import text_of
 from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.model import ToolCall
@@ -50,6 +58,7 @@ def read_openhands(records: Records) -> Spans:
     """Read one run."""
     events = objects(unwrapped(records, "history", "trajectory", "events"))
     of_sdk = "kind" in events[0]
+    events = in_order(events, "timestamp" if of_sdk else "id")
     messages = [found for one in events for found in _of_event(one)] if of_sdk else list(_of_actions(events))
     return dialogue_spans(joined_answers(messages), name=_NAME, error=_error(events))
 

@@ -35,6 +35,7 @@ from analyzer.recordings.langsmith_runs import LANGSMITH
 from analyzer.recordings.llama_index_messages import LLAMA_INDEX
 from analyzer.recordings.logfire_rows import LOGFIRE
 from analyzer.recordings.mlflow_traces import MLFLOW
+from analyzer.recordings.model_calls import whole_calls
 from analyzer.recordings.openai_agents_export import OPENAI_AGENTS
 from analyzer.recordings.openai_chat import OPENAI_CHAT
 from analyzer.recordings.openai_responses import OPENAI_RESPONSES
@@ -95,6 +96,8 @@ FORMATS: Final[tuple[FileFormat, ...]] = (
 )
 """Exports of spans first, then messages; of two that may recognise the same keys, the stricter one first."""
 
+_MESSAGES: Final = (None, *FORMATS[FORMATS.index(OPENAI_RESPONSES) :])
+"""Formats that may hold the requests and answers of a model API."""
 _MOST_KEYS: Final = 8
 _LONGEST_KEY: Final = 24
 _EXPECTED: Final = (
@@ -139,12 +142,18 @@ def _read(plain: bytes) -> Recording:
     if text is None:
         return Recording(requests=tuple(_protobuf_requests(plain)))
     found = _recording_of(text)
+    if not found.requests and not found.conversations:
+        raise UnreadableInput("no agent speaks in it and no tool answers: at most a person's messages")
     return replace(found, warnings=(*found.warnings, *text.warnings))
 
 
 def _recording_of(text: FileText) -> Recording:
     """Read records as one recording or, if they are of several kinds, each by itself."""
     whole = _format_of(text.records)
+    if whole in _MESSAGES:
+        calls = whole_calls(text.records)
+        if calls is not text.records:
+            whole, text = _format_of(calls), replace(text, records=tuple(calls))
     if whole is not None:
         return read_as(whole, text.records)
     parts = [each if isinstance(each, list) else [each] for each in text.records]
