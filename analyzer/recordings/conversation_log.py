@@ -133,7 +133,8 @@ def read_conversation(document: object) -> Conversation:
     if not isinstance(document, dict):
         document = {_LISTS[0]: document}
     lists: Iterator[Any] = (document.get(key) for key in (*_LISTS, *_MORE_LISTS))
-    entries = _plainly_named(next(found for found in lists if isinstance(found, list)))
+    given = next(found for found in lists if isinstance(found, list))
+    entries = _plainly_named(given)
     instructions, calls = _instructions(document), _calls(entries)
     steps = tuple(_step(index, entry, instructions, calls) for index, entry in enumerate(entries))
     if steps and all(step.agent == UNKNOWN_AGENT for step in steps):
@@ -149,7 +150,7 @@ def read_conversation(document: object) -> Conversation:
         reference=_first_text(document, _REFERENCES) or None,
         agents=tuple(dict.fromkeys(step.agent for step in steps)),
         warnings=() if steps else ("the conversation is empty",),
-        is_recorded_conversation=True,
+        is_recorded_conversation=entries is given or is_labelled(document) or not _is_chat(steps),
     )
     return Conversation(
         trajectory=trajectory,
@@ -157,6 +158,12 @@ def read_conversation(document: object) -> Conversation:
         source=_first_text(document, ("source",)),
         subset=_first_text(document, ("subset",)),
     )
+
+
+def _is_chat(steps: Sequence[Step]) -> bool:
+    """Tell whether a person talks with one program: no data set of failed runs has these keys and labels."""
+    kinds = {step.agent: step.kind for step in steps}
+    return sorted(kinds.values()) == sorted((StepKind.HUMAN, StepKind.LLM))
 
 
 def _step(

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
 from json.encoder import encode_basestring as quoted
+from operator import attrgetter
 from typing import Final
 
 from analyzer.recordings.fields import json_text, trace_id_of
@@ -161,7 +162,7 @@ def dialogue_spans(
     Returns:
         Spans in the order of their start, the root first; empty if no agent speaks and no tool answers.
     """
-    messages = tuple(messages)
+    messages = in_order(messages)
     if not any(one.speaker in _SHOWN for one in messages):
         return ()
     times = _times(messages, begin_ns)
@@ -205,7 +206,7 @@ def joined_answers(messages: Iterable[Message]) -> list[Message]:
     answer.
     """
     found: list[Message] = []
-    for one in messages:
+    for one in in_order(messages):
         last = found[-1] if found else None
         if last is None or not _continues(last, one):
             found.append(one)
@@ -213,6 +214,27 @@ def joined_answers(messages: Iterable[Message]) -> list[Message]:
         text = "\n".join(filter(None, (last.text, one.text)))
         found[-1] = replace(last, text=text, calls=(*last.calls, *one.calls), time_ns=one.time_ns)
     return found
+
+
+def in_order(messages: Iterable[Message]) -> Sequence[Message]:
+    """Return messages in the order in which they were written: many APIs list the newest first.
+
+    A result follows its call. Where all stand before theirs, the newest is first; where some do, the times of
+    the messages tell, if all have one. Times alone do not, as they are of several clocks.
+    """
+    found = tuple(messages)
+    asked: dict[str, int] = {}
+    answered: dict[str, int] = {}
+    for place, one in enumerate(found):
+        if one.call_id:
+            answered.setdefault(one.call_id, place)
+        for call in one.calls:
+            asked.setdefault(call.call_id, place)
+    places = [(asked[call_id], place) for call_id, place in answered.items() if call_id in asked]
+    early = sum(place < call for call, place in places)
+    if early and early == len(places):
+        return found[::-1]
+    return sorted(found, key=attrgetter("time_ns")) if early and all(one.time_ns for one in found) else found
 
 
 def _continues(last: Message, one: Message) -> bool:

@@ -66,6 +66,54 @@ def unwrapped(records: Records, *keys: str) -> Records:
     return next((each for each in held if isinstance(each, list)), records)
 
 
+_WRAPPERS: Final = (
+    *("data", "result", "results", "items", "records", "rows", "row", "value", "values", "documents", "docs"),
+    *(
+        "trace",
+        "traces",
+        "spans",
+        "run",
+        "runs",
+        "session",
+        "sessions",
+        "events",
+        "messages",
+        "conversations",
+    ),
+    *(
+        "thread",
+        "threads",
+        "chat",
+        "chats",
+        "conversation",
+        "state",
+        "channel_values",
+        "samples",
+        "simulations",
+    ),
+    *("traj", "trajectory", "trajectories"),
+    *("response", "payload", "body", "export", "hits", "_source", "log", "entries", "interactions"),
+)
+"""Keys below which programs and APIs put what they return."""
+
+
+def opened(records: Records) -> Records | None:
+    """Return what stands below the one key that all records have for it, joined: pages of an API, say.
+
+    ``None`` if a record is no object, or has several such keys with objects or lists, or not the first one's.
+    """
+    key, found = None, list[Any]()
+    for one in records:
+        if not isinstance(one, dict):
+            return None
+        keys = [each for each in _WRAPPERS if isinstance(one.get(each), dict | list) and one[each]]
+        if len(keys) != 1 or key not in (None, keys[0]):
+            return None
+        key = keys[0]
+        found += one[key] if isinstance(one[key], list) else [one[key]]
+    return found
+
+
 def trace_id_of(text: object) -> TraceId:
     """Return a trace id in OpenTelemetry's form, 32 hex digits; without dashes and ``0x``, others hashed."""
     return TraceId(_id(text, 32))
@@ -131,9 +179,14 @@ def _place(moment: Any) -> float:
     return moment if is_number else int(moment) if moment.isdecimal() else nanoseconds(moment)
 
 
+_DECIMAL: Final = re.compile(r"[0-9]{1,20}\.[0-9]{1,20}")
+
+
 def _of_iso(text: str) -> int:
     if text.isdecimal():
         return nanoseconds(int(text[:20]))
+    if _DECIMAL.fullmatch(text):
+        return nanoseconds(float(text))
     read = datetime.fromisoformat(text)
     read = read if read.tzinfo else read.replace(tzinfo=UTC)
     return round(read.timestamp() * 1e6) * 1000

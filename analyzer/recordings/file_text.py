@@ -16,10 +16,14 @@ from semconv.record import record
 
 MAX_YAML_BYTES: Final = 16 << 20
 """Largest YAML file: its parser reads about a megabyte a second."""
-_YAML: Final = re.compile(r"\s*(?:#[^\n]*\n\s*|---\s+)*(?:- |[A-Za-z_][\w-]*:\s)")
+_YAML: Final = re.compile(r"\s*(?:#[^\n]*\n\s*|---\s+)*(?:- |[A-Za-z_][\w.-]*:\s)")
 _EVENT: Final = re.compile(rb"\s{0,9}(?:data|event|id|retry)?:")
 _EVENT_LINE: Final = re.compile(r"(?:data|event|id|retry)?:")
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
+_JSON_STARTS: Final = frozenset({b"", b"{", b"[", b"\x1e"})
+_ENCODED_TWICE: Final = re.compile(rb'\s{0,9}"\s{0,9}[\[{]')
+_PYTHON: Final = re.compile(r"\s{0,9}\[?\s{0,9}(?:\{\s{0,9}'|[A-Z]\w{1,40}\(\w{1,40}=)")
+_IN_PYTHON: Final = "Python's print of values, not JSON: write json.dumps(…) of them to the file"
 _BOM: Final = b"\xef\xbb\xbf"
 _SPACE: Final = re.compile(r"[\s\x1e]*")
 """What separates documents; RFC 7464 puts a record separator before each."""
@@ -46,7 +50,9 @@ def split_text(plain: bytes) -> FileText | None:
         UnreadableInput: it looks like one of them and cannot be parsed.
     """
     plain = plain.removeprefix(_BOM)
-    if plain.lstrip()[:1] in {b"", b"{", b"[", b"\x1e"}:
+    if _ENCODED_TWICE.match(plain):
+        plain = _decoded(plain)
+    if plain.lstrip()[:1] in _JSON_STARTS:
         try:
             return _json_text(plain.decode())
         except UnicodeDecodeError:
@@ -54,6 +60,15 @@ def split_text(plain: bytes) -> FileText | None:
     if plain.startswith(PARQUET):
         return FileText(records=read_parquet(plain), form="Parquet")
     return _log_text(plain) or _event_text(plain) or _yaml_text(plain) or _csv_text(plain)
+
+
+def _decoded(plain: bytes) -> bytes:
+    """Return JSON that stands in a JSON string: a program encoded it twice."""
+    try:
+        text = read_json(plain.decode())
+    except ValueError:
+        return plain
+    return text.encode("utf-8", "replace") if isinstance(text, str) else plain
 
 
 def _csv_text(plain: bytes) -> FileText | None:
@@ -109,6 +124,8 @@ def _json_text(text: str) -> FileText:
     try:
         whole = read_json(text)
     except ValueError as error:
+        if _PYTHON.match(text):
+            raise UnreadableInput(_IN_PYTHON) from error
         return _several(text, error)
     if isinstance(whole, list):
         return FileText(records=tuple(whole), form="a JSON list")

@@ -225,10 +225,14 @@ def instructed(content: Any) -> Iterator[Message]:
 
 
 def nested_call(asked: Mapping[str, Any]) -> ToolCall:
-    """Return a call as the model's API has it: OpenAI's nests it, Anthropic's does not."""
-    inner = asked.get("function")
+    """Return a call as the model's API has it: OpenAI's nests it, Anthropic's and other programs' do not."""
+    inner = asked.get("function") or asked.get("custom")
     function = inner if isinstance(inner, dict) else asked
-    return call_of(function.get("name"), function.get("arguments", function.get("input")), asked.get("id"))
+    arguments = next((function[key] for key in _ARGUMENTS if key in function), None)
+    return call_of(function.get("name", inner), arguments, asked.get("id"))
+
+
+_ARGUMENTS: Final = ("arguments", "input", "args")
 
 
 def call_of(name: Any, arguments: Any, call_id: Any) -> ToolCall:

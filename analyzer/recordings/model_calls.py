@@ -29,8 +29,6 @@ _ERRORS: Final = ("error", "exception", "error_str", "error_message", "errorMess
 _STATUSES: Final = ("status", "status_code", "statusCode")
 _FAILED: Final = frozenset({"failure", "failed", "error"})
 _MARKS: Final = frozenset({*_REQUESTS, *_RESPONSES, *_ERRORS, "status"})
-_LISTS: Final = ("entries", "interactions", "data", "items", "results", "logs")
-"""Keys below which a document keeps many calls."""
 _NO_ITEMS: Final[_Object] = {"object": "response", "output": []}
 """A call of the Responses API that answered nothing."""
 _DEEPEST: Final = 4
@@ -44,27 +42,12 @@ def whole_calls(records: Records) -> Records:
     joined = answers_of(records) if records and is_event(records[0]) else None
     if joined is not None:
         return joined
-    calls = _listed_calls(records)
-    if not calls or not isinstance(calls[0], dict) or _MARKS.isdisjoint(calls[0]):
+    if not records or not isinstance(records[0], dict) or _MARKS.isdisjoint(records[0]):
         return records
-    found = [_document(one) if isinstance(one, dict) else None for one in calls]
+    found = [_document(one) if isinstance(one, dict) else None for one in records]
     if not any(found):
         return records
-    found = [_unasked_failure(one) if call is None else call for one, call in zip(calls, found, strict=True)]
-    if calls is not records and None in found:
-        return records
-    return [one if call is None else call for one, call in zip(calls, found, strict=True)]
-
-
-def _listed_calls(records: Records) -> Records:
-    """Return the calls that the only document lists, as HAR and cassettes do; otherwise the records."""
-    only = records[0] if len(records) == 1 else None
-    for holder in (object_at(only, "log"), only):
-        held = (holder.get(key) for key in _LISTS) if isinstance(holder, dict) else ()
-        found = next((one for one in held if isinstance(one, list) and one), None)
-        if found is not None:
-            return found
-    return records
+    return [call or _unasked_failure(one) or one for call, one in zip(found, records, strict=True)]
 
 
 def _document(one: _Object) -> _Object | None:

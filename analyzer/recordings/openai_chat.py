@@ -14,13 +14,32 @@ from typing import Any, Final
 
 from analyzer.recordings.conversation_log import is_labelled
 from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogue_spans, dialogues_spans
-from analyzer.recordings.fields import json_text, objects, text_at
-from analyzer.recordings.message_parts import continued, is_failed, messages_in
+from analyzer.recordings.fields import in_order, json_text, objects, text_at
+from analyzer.recordings.message_parts import (
+    continued,
+    error_text,
+    is_failed,
+    messages_in,
+    nested_call,
+    text_of,
+)
 from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.model import ToolCall
 
+_ROLES: Final[Mapping[str, Speaker]] = {
+    spelling: speaker
+    for role, speaker in {
+        **SPEAKERS,
+        **dict.fromkeys(("human", "customer"), Speaker.USER),
+        **dict.fromkeys(("ai", "model", "gpt", "chatgpt", "bot", "chatbot"), Speaker.AGENT),
+    }.items()
+    for spelling in (role, role.capitalize(), role.upper())
+}
+"""Speakers by the API's roles and by what other programs call them."""
 _OTHER_SPEAKERS: Final = frozenset({"agent", "agent_id", "agent_name", "author", "speaker", "source"})
 """Keys by which messages that only resemble the API's name who speaks."""
+_OF_INSPECT: Final = frozenset({"input", "generate", "operator"})
+"""What Inspect AI calls the ``source`` of a message."""
 _PLAIN_PARTS: Final = frozenset({"text", "image_url", "input_audio", "file", "refusal"})
 
 
@@ -42,15 +61,15 @@ def _are_messages(found: Sequence[Any]) -> bool:
 
 
 def _has_answer(found: Sequence[Any]) -> bool:
-    return any(one["role"] == "assistant" for one in found)
+    return any(_ROLES[one["role"]] is Speaker.AGENT for one in found)
 
 
 def _is_message(one: Any) -> bool:
     return (
         isinstance(one, dict)
         and isinstance(one.get("role"), str)
-        and one["role"] in SPEAKERS
-        and _OTHER_SPEAKERS.isdisjoint(one)
+        and one["role"] in _ROLES
+        and (_OTHER_SPEAKERS.isdisjoint(one) or one.get("source") in _OF_INSPECT)
         and not (one["role"] in {"user", "tool"} and one.get("name") and "tool_call_id" not in one)
         and ("content" in one or "tool_calls" in one or "function_call" in one)
         and (not isinstance(one.get("content"), list) or all(map(_is_part, one["content"])))
@@ -80,7 +99,10 @@ def _is_part(part: Any) -> bool:
 def read_openai_chat(records: Records) -> Spans:
     """Read one dialogue, or one for each document."""
     if _are_messages(records):
-        return dialogue_spans(map(_message, records), name="openai")
+        newest_first = text_at(records[0], "object") == "thread.message"
+        return dialogue_spans(
+            map(_message, in_order([*records], "created_at") if newest_first else records), name="openai"
+        )
     dialogues = continued(records, _asked, _answers)
     return dialogues_spans(
         (messages_in(found, lambda one: (_message(one),)) for _, found in dialogues), name="openai"
@@ -88,36 +110,29 @@ def read_openai_chat(records: Records) -> Spans:
 
 
 def _message(one: Mapping[str, Any]) -> Message:
-    speaker = SPEAKERS[one["role"]]
+    speaker = _ROLES[one["role"]]
     named = json_text(one.get("name") or one.get("sender") or one.get("tool_name"))
+    if speaker is Speaker.TOOL:
+        error = error_text(one.get("error"))
+        return Message(
+            speaker=speaker,
+            text=error or text_of(one.get("content")),
+            call_id=json_text(one.get("tool_call_id", one.get("id"))),
+            tool=named or text_at(one, "function"),
+            failed=bool(error) or one.get("error") is True,
+        )
     return Message(
         speaker=speaker,
-        text=_text(one.get("content")) or json_text(one.get("refusal")),
+        text=text_of(one.get("content")) or json_text(one.get("refusal")),
         agent=named if speaker is Speaker.AGENT else "",
         calls=tuple(_calls(one)) if "tool_calls" in one or "function_call" in one else (),
-        call_id=json_text(one.get("tool_call_id")),
-        tool=named if speaker is Speaker.TOOL else "",
     )
 
 
-def _text(content: Any) -> str:
-    if content is None or isinstance(content, str):
-        return content or ""
-    parts = content if isinstance(content, list) else [content]
-    texts = [part.get("text", part.get("refusal", "")) if isinstance(part, dict) else part for part in parts]
-    return "\n".join(json_text(text) for text in texts if text)
-
-
 def _calls(one: Mapping[str, Any]) -> Iterator[ToolCall]:
-    for call in objects(one.get("tool_calls")):
-        asked = call.get("function") or call.get("custom") or {}
-        arguments = json_text(asked.get("arguments", asked.get("input")))
-        yield ToolCall(
-            name=json_text(asked.get("name")), arguments=arguments, call_id=json_text(call.get("id"))
-        )
+    yield from map(nested_call, objects(one.get("tool_calls")))
     if isinstance(one.get("function_call"), dict):  # the API before tools
-        asked = one["function_call"]
-        yield ToolCall(name=json_text(asked.get("name")), arguments=json_text(asked.get("arguments")))
+        yield nested_call(one["function_call"])
 
 
 OPENAI_CHAT: Final = FileFormat(

@@ -139,22 +139,11 @@ def _asked(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _messages(items: Sequence[Mapping[str, Any]]) -> Iterator[Message]:
     """Yield the messages of items, in order, with their agents where those are recorded."""
-    for item in reversed(items) if _is_newest_first(items) else items:
+    for item in items:
         agent = item.get("agent") if "raw_item" in item else None
         name = text_at(agent, "name")
         for one in messages_of_items([_raw(item)]):
             yield replace(one, agent=name) if one.speaker is Speaker.AGENT else one
-
-
-def _is_newest_first(items: Sequence[Mapping[str, Any]]) -> bool:
-    """Tell whether results stand before their calls, as the API lists the items of a conversation."""
-    asked: dict[str, int] = {}
-    answered: dict[str, int] = {}
-    for place, item in enumerate(map(_raw, items)):
-        places = answered if text_at(item, "type").endswith("_output") else asked
-        places.setdefault(text_at(item, "call_id"), place)
-    both = [call_id for call_id in answered if call_id and call_id in asked]
-    return bool(both) and all(answered[call_id] < asked[call_id] for call_id in both)
 
 
 def _spans(dialogues: Iterable[Iterable[Message]]) -> Spans:
