@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any, Final
 
 from analyzer.recordings.recording import Records
@@ -112,6 +113,14 @@ def opened(records: Records) -> Records | None:
         key = keys[0]
         found += one[key] if isinstance(one[key], list) else [one[key]]
     return found
+
+
+def sessions_of(records: Records, is_head: Callable[[Any], bool]) -> list[Records]:
+    """Return the sessions that were joined to a file: each begins with a head, if the first does."""
+    heads = [place for place, one in enumerate(records) if is_head(one)]
+    if not heads or heads[0]:
+        return [records]
+    return [records[start:end] for start, end in pairwise([*heads, len(records)])]
 
 
 def trace_id_of(text: object) -> TraceId:

@@ -118,6 +118,51 @@ def test_files_of_several_exports_are_read_each_by_itself() -> None:
         assert sorted(steps(data)) == expected
 
 
+def renamed(value: Any) -> Any:
+    """Return a copy with other ids of the session and its messages."""
+    if isinstance(value, dict):
+        return {
+            key: f"{one}-2" if key in _IDS and isinstance(one, str) else renamed(one)
+            for key, one in value.items()
+        }
+    return [renamed(one) for one in value] if isinstance(value, list) else value
+
+
+_IDS = frozenset({"id", "uuid", "parentUuid", "sessionId", "session_id", "call_id", "tool_use_id"}) | {
+    "parent_tool_use_id",
+    "sourceToolAssistantUUID",
+    "sessionID",
+}
+
+
+@pytest.mark.parametrize("name", ["codex.jsonl", "claude-code.jsonl", "gemini-cli.json", "opencode.json"])
+def test_sessions_that_were_joined_stay_sessions(name: str) -> None:
+    found = records(name)
+    (one,) = steps(json.dumps(document(name)))
+    assert steps("\n".join(map(json.dumps, [*found, *renamed(found)]))) == [one, one]
+
+
+def test_a_fork_of_a_codex_session_repeats_the_head_of_its_origin() -> None:
+    head, *lines = records("codex.jsonl")
+    assert len(steps("\n".join(map(json.dumps, [renamed(head), head, *lines])))) == 1
+
+
+def test_runs_of_openhands_that_were_joined_are_told_by_their_numbers() -> None:
+    found = records("openhands.json")
+    other = json.loads(json.dumps(found).replace("Dover", "Deal"))
+    (one,), (two,) = steps(json.dumps(found)), steps(json.dumps(other))
+    assert sorted(steps(json.dumps([*found, *other]))) == sorted([one, two])
+    overlapping = [*found[:4], *found[2:]]
+    assert steps(json.dumps(overlapping)) == [one]
+
+
+def test_resource_spans_may_stand_alone_in_a_list() -> None:
+    groups = [group for one in records("otlp.jsonl") for group in one["resourceSpans"]]
+    expected = steps("\n".join(map(json.dumps, records("otlp.jsonl"))))
+    assert steps(json.dumps(groups)) == expected
+    assert steps("\n".join(map(json.dumps, groups))) == expected
+
+
 def test_a_print_of_python_is_refused_with_what_to_write() -> None:
     for text in (repr([USER]), repr(USER), "[ChatMessage(role='user', content='?')]"):
         with pytest.raises(UnreadableInput, match=r"Python's print of values, not JSON: write json\.dumps"):
