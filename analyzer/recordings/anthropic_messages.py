@@ -119,7 +119,8 @@ def _dialogue(document: Mapping[str, Any], found: Sequence[Any]) -> Iterator[Mes
 def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:
     template = Message(speaker=_SPEAKERS[one["role"]], model=json_text(one.get("model")))
     yield from messages_of_blocks(template, one["content"])
-    yield from failures_of(one)
+    if "error" in one:
+        yield from failures_of(one)
 
 
 def _sdk_dialogue(records: Records) -> Spans:
@@ -178,7 +179,9 @@ def messages_of_blocks(template: Message, content: Any) -> Iterator[Message]:
         content: a text or blocks.
     """
     if not isinstance(content, list):
-        yield from turn(template, [json_text(content)])
+        text = json_text(content)
+        if text or template.speaker is Speaker.AGENT:
+            yield replace(template, text=text)
         return
     blocks = listed([{"text": one} if isinstance(one, str) else one for one in content])
     is_cited = any(block.get("citations") for block in blocks)  # a sentence is cut at each citation
