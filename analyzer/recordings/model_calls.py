@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
+from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.fields import json_text, object_at
 from analyzer.recordings.file_text import split_events
 from analyzer.recordings.message_parts import error_text
-from analyzer.recordings.recording import Records
+from analyzer.recordings.recording import DEFECTS, Records
 from analyzer.recordings.streamed_answers import answers_of, is_event
 from semconv.json_text import read_json
 
@@ -38,7 +39,17 @@ def whole_calls(records: Records) -> Records:
     """Return records with the events of each stream joined, and each call of a log as one document.
 
     Records of other kinds are returned as they are.
+
+    Raises:
+        UnreadableInput: a value has a type that no API has.
     """
+    try:
+        return _whole_calls(records)
+    except DEFECTS as error:
+        raise UnreadableInput(f"calls of a model API that cannot be read: {error!r}") from error
+
+
+def _whole_calls(records: Records) -> Records:
     joined = answers_of(records) if records and is_event(records[0]) else None
     if joined is not None:
         return joined

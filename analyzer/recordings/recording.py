@@ -20,7 +20,7 @@ Records: TypeAlias = Sequence[Any]
 Spans: TypeAlias = Iterable[Span]
 """What most readers make of a file."""
 _SPANS_AT_ONCE: Final = 1_000
-_DEFECTS: Final = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
+DEFECTS: Final = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 """What a document of an unexpected shape makes a reader raise."""
 
 
@@ -61,7 +61,7 @@ class FileFormat:
     read: Callable[[Records], Recording | Spans]
     """Reads records that were recognised, as spans unless they are requests or conversations already.
 
-    May raise anything in ``_DEFECTS`` for values of the wrong type, also when its spans are iterated.
+    May raise anything in ``DEFECTS`` for values of the wrong type, also when its spans are iterated.
     """
     agent: str = ""
     """The name given to an agent for which the format records none; empty if it records one."""
@@ -80,7 +80,7 @@ def read_as(file_format: FileFormat, records: Records) -> Recording:
         return found if isinstance(found, Recording) else of_spans(found)
     except UnreadableInput:
         raise
-    except _DEFECTS as error:
+    except DEFECTS as error:
         raise UnreadableInput(f"cannot be read as {file_format.name}: {error!r}") from error
 
 

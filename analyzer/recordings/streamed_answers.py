@@ -146,7 +146,7 @@ def _of_responses(events: Iterable[_Object]) -> list[Any]:
             found[key] = {**response, "object": "response", "output": response.get("output") or items}
         kind = text_at(event, "type")
         if kind == "response.created":
-            items = found[key]["output"] = []
+            items = found.setdefault(key, {"object": "response"})["output"] = []
         elif kind == "response.output_item.done":
             items.append(event.get("item"))
         elif kind == "error" and key:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from itertools import permutations
+from random import Random
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from analyzer.recordings.read_files import read_recording
 from semconv.model import Status, Trajectory
 from tests.message_runs import ANSWER, CALL, TASK, USER, run, runs, told, tools
 from tests.operations import operations
+from tests.security.mutations import mutate_json
 
 BUSY = {"error": {"type": "overloaded_error", "message": "Overloaded"}}
 BUSY_TEXT = "overloaded_error: Overloaded"
@@ -373,6 +375,18 @@ def unanswered(turns: int) -> str:
 def test_long_logs_and_streams_are_read_in_linear_time(long: Callable[[int], str]) -> None:
     once, ten_times = long(30).encode(), long(300).encode()
     assert operations(lambda: read_recording(ten_times)) < 12 * operations(lambda: read_recording(once))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_damaged_logs_and_streams_are_read_or_refused_in_one_line(seed: int) -> None:
+    chance = Random(seed)
+    logs = [log(api, (1, True), (3, False), (3, True)) for api in APIS]
+    for document in (*logs, CHUNKS, BLOCKS, RESPONSES):
+        for _ in range(100):
+            try:
+                read_recording(mutate_json(json.dumps(document).encode(), chance))
+            except UnreadableInput as refusal:
+                assert "\n" not in str(refusal)  # noqa: PT017 - most are read
 
 
 # --- nobody but people ---
