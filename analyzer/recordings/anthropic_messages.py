@@ -17,12 +17,10 @@ from analyzer.recordings.message_parts import (
     Part,
     Result,
     call_of,
-    continued,
+    dialogues_of,
     failures_of,
-    instructed,
     is_failed,
     listed,
-    messages_in,
     text_of,
     turn,
 )
@@ -107,13 +105,8 @@ def read_anthropic(records: Records) -> Spans:
         return _sdk_dialogue(records)
     is_one = _are_messages(records)
     documents = [{"messages": records}] if is_one else records
-    dialogues = continued(documents, lambda one: one["messages"], _answers)
-    return dialogues_spans((_dialogue(one, found) for one, found in dialogues), name="anthropic")
-
-
-def _dialogue(document: Mapping[str, Any], found: Sequence[Any]) -> Iterator[Message]:
-    yield from instructed(document.get("system"))
-    yield from messages_in(found, _of_message)
+    dialogues = dialogues_of(documents, lambda one: one["messages"], _answers, _of_message)
+    return dialogues_spans(dialogues, name="anthropic")
 
 
 def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:

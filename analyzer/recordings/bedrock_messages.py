@@ -16,11 +16,9 @@ from analyzer.recordings.message_parts import (
     Part,
     Result,
     call_of,
-    continued,
-    instructed,
+    dialogues_of,
     is_failed,
     listed,
-    messages_in,
     text_of,
     turn,
 )
@@ -84,13 +82,7 @@ def _answers(document: Mapping[str, Any]) -> list[Any]:
 def read_bedrock(records: Records) -> Spans:
     """Read one dialogue, or one for each document."""
     documents = [{"messages": [*records]}] if _are_messages(records) else records
-    dialogues = continued(documents, _asked, _answers)
-    return dialogues_spans((_dialogue(one, found) for one, found in dialogues), name="bedrock")
-
-
-def _dialogue(document: Mapping[str, Any], found: Sequence[Any]) -> Iterator[Message]:
-    yield from instructed(document.get("system"))
-    yield from messages_in(found, _of_message)
+    return dialogues_spans(dialogues_of(documents, _asked, _answers, _of_message), name="bedrock")
 
 
 def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:

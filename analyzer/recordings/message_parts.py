@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, Final, TypeAlias
 
 from analyzer.recordings.dialogue import Message, Speaker
@@ -134,6 +134,17 @@ def continued(
         kept.append(call)
     for call in kept:
         yield call.document, call.entries(waiting)
+
+
+def dialogues_of(
+    documents: Sequence[Mapping[str, Any]],
+    asked_in: Callable[[Any], Sequence[Any]],
+    answers_in: Callable[[Any], Sequence[Any]],
+    messages_of: Callable[[Any], Iterable[Message]],
+) -> Iterator[Iterator[Message]]:
+    """Yield the messages of each dialogue that ``continued`` finds, after its system prompt."""
+    for document, entries in continued(documents, asked_in, answers_in):
+        yield chain(instructed(document.get("system")), messages_in(entries, messages_of))
 
 
 class _Call:

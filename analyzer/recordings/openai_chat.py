@@ -16,10 +16,9 @@ from analyzer.recordings.conversation_log import is_labelled
 from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogue_spans, dialogues_spans
 from analyzer.recordings.fields import in_order, json_text, objects, text_at
 from analyzer.recordings.message_parts import (
-    continued,
+    dialogues_of,
     error_text,
     is_failed,
-    messages_in,
     nested_call,
     text_of,
 )
@@ -72,7 +71,7 @@ def _is_message(one: Any) -> bool:
         isinstance(one, dict)
         and isinstance(one.get("role"), str)
         and one["role"] in _ROLES
-        and (_OTHER_SPEAKERS.isdisjoint(one) or one.get("source") in _OF_INSPECT)
+        and (_OTHER_SPEAKERS.isdisjoint(one) or text_at(one, "source") in _OF_INSPECT)
         and not (one["role"] in {"user", "tool"} and one.get("name") and "tool_call_id" not in one)
         and ("content" in one or "tool_calls" in one or "function_call" in one)
         and (not isinstance(one.get("content"), list) or all(map(_is_part, one["content"])))
@@ -106,10 +105,8 @@ def read_openai_chat(records: Records) -> Spans:
         return dialogue_spans(
             map(_message, in_order([*records], "created_at") if newest_first else records), name="openai"
         )
-    dialogues = continued(records, _asked, _answers)
-    return dialogues_spans(
-        (messages_in(found, lambda one: (_message(one),)) for _, found in dialogues), name="openai"
-    )
+    dialogues = dialogues_of(records, _asked, _answers, lambda one: (_message(one),))
+    return dialogues_spans(dialogues, name="openai")
 
 
 def _message(one: Mapping[str, Any]) -> Message:

@@ -230,6 +230,11 @@ def test_calls_of_benchmarks_are_read_with_the_errors_of_their_results(call: Any
         assert (agent, tool, error.split(":")[0]) == ("assistant", "tide_table", "ConnectionError")
 
 
+def test_a_source_that_is_no_name_of_inspect_is_of_another_program() -> None:
+    with pytest.raises(UnreadableInput):
+        read_recording(json.dumps([{"role": "user", "content": "?", "source": {}}]).encode())
+
+
 def test_a_thread_of_the_assistants_api_is_listed_newest_first() -> None:
     def message(second: int, role: str, text: str) -> dict[str, Any]:
         content = [{"type": "text", "text": {"value": text, "annotations": []}}]
