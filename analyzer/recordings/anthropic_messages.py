@@ -13,11 +13,23 @@ from typing import Any, Final
 
 from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogue_spans, dialogues_spans
 from analyzer.recordings.fields import json_text, text_at
-from analyzer.recordings.message_parts import Part, Result, call_of, instructed, latest, listed, text_of, turn
+from analyzer.recordings.message_parts import (
+    Part,
+    Result,
+    call_of,
+    dialogues_of,
+    failures_of,
+    is_failed,
+    listed,
+    text_of,
+    turn,
+)
 from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.record import replace
 
 _SPEAKERS: Final = {role: SPEAKERS[role] for role in ("user", "assistant", "system")}
+_ANSWERED: Final = ("role", "content", "model", "stop_reason")
+"""Keys of an answer that stand beside those of its request."""
 _SDK: Final = "claude"
 _SDK_KINDS: Final = ({"subtype", "data"}, {"subtype", "is_error"}, {"uuid", "event"}, {"rate_limit_info"})
 """Keys of the SDK's messages that are not said."""
@@ -32,10 +44,15 @@ def is_anthropic(records: Records) -> bool:
     return all(
         isinstance(one, dict)
         and isinstance(one.get("messages"), list)
-        and _are_messages(one["messages"])
-        and ("system" in one or any(map(_is_of_this_api, one["messages"])))
+        and _are_messages(found := [*one["messages"], *_answers(one)])
+        and ("system" in one or any(map(_is_of_this_api, found)) or is_failed(one))
         for one in records
     )
+
+
+def _answers(document: Mapping[str, Any]) -> list[Any]:
+    """Return the answer whose keys stand beside those of its request."""
+    return [{key: document[key] for key in _ANSWERED if key in document}] if "role" in document else []
 
 
 def _are_messages(found: Sequence[Any]) -> bool:
@@ -44,6 +61,7 @@ def _are_messages(found: Sequence[Any]) -> bool:
         and text_at(one, "role") in _SPEAKERS
         and _is_content(one.get("content"))
         and "tool_calls" not in one
+        and "messages" not in one
         for one in found
     )
 
@@ -86,19 +104,16 @@ def read_anthropic(records: Records) -> Spans:
     if _are_of_sdk(records):
         return _sdk_dialogue(records)
     is_one = _are_messages(records)
-    dialogues = [{"messages": records}] if is_one else latest(records, lambda one: one["messages"])
-    return dialogues_spans(map(_document, dialogues), name="anthropic")
+    documents = [{"messages": records}] if is_one else records
+    dialogues = dialogues_of(documents, lambda one: one["messages"], _answers, _of_message)
+    return dialogues_spans(dialogues, name="anthropic")
 
 
-def _document(document: Mapping[str, Any]) -> Iterator[Message]:
-    yield from instructed(document.get("system"))
-    yield from _messages(document["messages"])
-
-
-def _messages(found: Sequence[Any]) -> Iterator[Message]:
-    for one in found:
-        template = Message(speaker=_SPEAKERS[one["role"]], model=json_text(one.get("model")))
-        yield from messages_of_blocks(template, one["content"])
+def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:
+    template = Message(speaker=_SPEAKERS[one["role"]], model=json_text(one.get("model")))
+    yield from messages_of_blocks(template, one["content"])
+    if "error" in one:
+        yield from failures_of(one)
 
 
 def _sdk_dialogue(records: Records) -> Spans:
@@ -157,7 +172,9 @@ def messages_of_blocks(template: Message, content: Any) -> Iterator[Message]:
         content: a text or blocks.
     """
     if not isinstance(content, list):
-        yield from turn(template, [json_text(content)])
+        text = json_text(content)
+        if text or template.speaker is Speaker.AGENT:
+            yield replace(template, text=text)
         return
     blocks = listed([{"text": one} if isinstance(one, str) else one for one in content])
     is_cited = any(block.get("citations") for block in blocks)  # a sentence is cut at each citation

@@ -11,8 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogues_spans
-from analyzer.recordings.fields import json_text, nanoseconds, text_at
-from analyzer.recordings.message_parts import Part, Result, call_of, instructed, latest, listed, text_of, turn
+from analyzer.recordings.fields import json_text, nanoseconds, object_at, text_at
+from analyzer.recordings.message_parts import (
+    Part,
+    Result,
+    call_of,
+    dialogues_of,
+    is_failed,
+    listed,
+    text_of,
+    turn,
+)
 from analyzer.recordings.recording import FileFormat, Records, Spans
 
 _SPEAKERS: Final[Mapping[str, Speaker]] = {"user": Speaker.USER, "assistant": Speaker.AGENT}
@@ -23,13 +32,20 @@ _PLAIN: Final = frozenset({"text", "image", "document", "video", "audio", "json"
 
 def is_bedrock(records: Records) -> bool:
     """Tell whether records are messages, or documents with some: other APIs' blocks have a type."""
-    return _are_messages(records) or all(
-        isinstance(one, dict) and _are_messages(_held(one)) for one in records
-    )
+    return (_are_messages(records) and _has_answer(records)) or all(map(_is_document, records))
+
+
+def _is_document(one: Any) -> bool:
+    held = [*_asked(one), *_answers(one)] if isinstance(one, dict) else []
+    return _are_messages(held) and (_has_answer(held) or is_failed(one))
 
 
 def _are_messages(found: Sequence[Any]) -> bool:
-    return all(map(_is_message, found)) and any(_inner(one)["role"] == "assistant" for one in found)
+    return bool(found) and all(map(_is_message, found))
+
+
+def _has_answer(found: Sequence[Any]) -> bool:
+    return any(_inner(one)["role"] == "assistant" for one in found)
 
 
 def _is_message(one: Any) -> bool:
@@ -52,29 +68,27 @@ def _inner(one: Any) -> Any:
     return held if isinstance(held, dict) else one
 
 
-def _held(document: Mapping[str, Any]) -> list[Any]:
-    """Return a document's messages, with the answer that stands beside them."""
-    asked, output = document.get("messages"), document.get("output")
-    answer = output.get("message") if isinstance(output, dict) else None
-    return [*(asked if isinstance(asked, list) else []), *([answer] if isinstance(answer, dict) else [])]
+def _asked(document: Mapping[str, Any]) -> list[Any]:
+    asked = document.get("messages")
+    return asked if isinstance(asked, list) else []
+
+
+def _answers(document: Mapping[str, Any]) -> list[Any]:
+    """Return the answer that stands beside a request."""
+    answer = object_at(document, "output").get("message")
+    return [answer] if isinstance(answer, dict) else []
 
 
 def read_bedrock(records: Records) -> Spans:
     """Read one dialogue, or one for each document."""
-    dialogues = [{"messages": [*records]}] if _are_messages(records) else latest(records, _held)
-    return dialogues_spans(map(_document, dialogues), name="bedrock")
+    documents = [{"messages": [*records]}] if _are_messages(records) else records
+    return dialogues_spans(dialogues_of(documents, _asked, _answers, _of_message), name="bedrock")
 
 
-def _document(document: Mapping[str, Any]) -> Iterator[Message]:
-    yield from instructed(document.get("system"))
-    yield from _messages(_held(document))
-
-
-def _messages(found: Sequence[Any]) -> Iterator[Message]:
-    for one in found:
-        message = _inner(one)
-        template = Message(speaker=_SPEAKERS[message["role"]], time_ns=nanoseconds(one.get("created_at")))
-        yield from turn(template, map(_part, listed(message["content"])))
+def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:
+    message = _inner(one)
+    template = Message(speaker=_SPEAKERS[message["role"]], time_ns=nanoseconds(one.get("created_at")))
+    yield from turn(template, map(_part, listed(message["content"])))
 
 
 def _part(block: Mapping[str, Any]) -> Part:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans, joined_answers
-from analyzer.recordings.fields import json_text, nanoseconds, object_at, objects, text_at
+from analyzer.recordings.fields import json_text, nanoseconds, object_at, objects, sessions_of, text_at
 from analyzer.recordings.message_parts import call_of, text_of
 from analyzer.recordings.openai_responses import ITEM_TYPES, messages_of_items
 from analyzer.recordings.recording import FileFormat, Records, Spans
@@ -52,7 +52,25 @@ def _is_old_rollout(records: Records) -> bool:
 
 
 def read_codex(records: Records) -> Spans:
-    """Read one session."""
+    """Read one session, or several that were joined."""
+    return (span for one in _sessions(records) for span in _read_session(one))
+
+
+def _sessions(records: Records) -> Iterator[Records]:
+    """Yield the lines of each session; a fork repeats the head of its origin after its own."""
+    heads: list[Any] = []
+    for part in sessions_of(records, _is_head):
+        heads += part
+        if len(part) > 1 or part is records:
+            yield heads
+            heads = []
+
+
+def _is_head(one: Any) -> bool:
+    return text_at(one, "type") in {"session_meta", "thread.started"}
+
+
+def _read_session(records: Records) -> Spans:
     lines = objects(records)
     if lines[0].get("type") == "thread.started":
         messages, error = list(_of_events(lines)), _failure(lines)

@@ -43,6 +43,8 @@ _TOOL_WORDS: Final = re.compile(
     r"terminal$|interpreter$|executor(?:[ _-]?agent)?$|^environment$|^tools?\b|^function$", re.IGNORECASE
 )
 _HUMAN_WORDS: Final = re.compile(r"^(?:human|user|user[ _-]?proxy|customer|admin)$", re.IGNORECASE)
+_INSTRUCTING: Final = frozenset({"system", "developer"})
+"""Roles of instructions, in a list where nobody but a person speaks."""
 _SPAN_KINDS: Final[Mapping[str, StepKind]] = {
     # Kinds of entries in logs made from span exports; containers are not actions.
     "LLM": StepKind.LLM,
@@ -69,7 +71,23 @@ def read_conversation_log(records: Records) -> Recording:
     records = _rows_of(records, _LISTS)
     is_one = all(map(is_message, records)) or has_programs(records)
     documents: Sequence[Any] = [list(records)] if is_one else records
-    return Recording(conversations=tuple(map(read_conversation, documents)))
+    found = tuple(map(read_conversation, documents))
+    spoken = tuple(one for one in found if _has_agents(one.trajectory.steps))
+    if not spoken:
+        raise UnreadableInput(f"no agent speaks in it: {_ONLY_PEOPLE}")
+    left_out = len(found) - len(spoken)
+    warning = f"left out {left_out} of {len(found)} conversations, in which no agent speaks: {_ONLY_PEOPLE}"
+    return Recording(conversations=spoken, warnings=(warning,) if left_out else ())
+
+
+_ONLY_PEOPLE: Final = "all messages are a person's or instructions"
+
+
+def _has_agents(steps: Sequence[Step]) -> bool:
+    """Tell whether anyone but people speaks, who are never to blame; an empty conversation is not judged."""
+    return not steps or any(
+        step.kind is not StepKind.HUMAN and step.name.lower() not in _INSTRUCTING for step in steps
+    )
 
 
 def is_conversation(document: object) -> bool:
@@ -115,7 +133,8 @@ def read_conversation(document: object) -> Conversation:
     if not isinstance(document, dict):
         document = {_LISTS[0]: document}
     lists: Iterator[Any] = (document.get(key) for key in (*_LISTS, *_MORE_LISTS))
-    entries = _plainly_named(next(found for found in lists if isinstance(found, list)))
+    given = next(found for found in lists if isinstance(found, list))
+    entries = _plainly_named(given)
     instructions, calls = _instructions(document), _calls(entries)
     steps = tuple(_step(index, entry, instructions, calls) for index, entry in enumerate(entries))
     if steps and all(step.agent == UNKNOWN_AGENT for step in steps):
@@ -131,7 +150,7 @@ def read_conversation(document: object) -> Conversation:
         reference=_first_text(document, _REFERENCES) or None,
         agents=tuple(dict.fromkeys(step.agent for step in steps)),
         warnings=() if steps else ("the conversation is empty",),
-        is_recorded_conversation=True,
+        is_recorded_conversation=entries is given or is_labelled(document) or not _is_chat(steps),
     )
     return Conversation(
         trajectory=trajectory,
@@ -139,6 +158,12 @@ def read_conversation(document: object) -> Conversation:
         source=_first_text(document, ("source",)),
         subset=_first_text(document, ("subset",)),
     )
+
+
+def _is_chat(steps: Sequence[Step]) -> bool:
+    """Tell whether a person talks with one program: no data set of failed runs has these keys and labels."""
+    kinds = {step.agent: step.kind for step in steps}
+    return sorted(kinds.values()) == sorted((StepKind.HUMAN, StepKind.LLM))
 
 
 def _step(

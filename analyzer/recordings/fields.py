@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any, Final
 
 from analyzer.recordings.recording import Records
@@ -66,6 +67,62 @@ def unwrapped(records: Records, *keys: str) -> Records:
     return next((each for each in held if isinstance(each, list)), records)
 
 
+_WRAPPERS: Final = (
+    *("data", "result", "results", "items", "records", "rows", "row", "value", "values", "documents", "docs"),
+    *(
+        "trace",
+        "traces",
+        "spans",
+        "run",
+        "runs",
+        "session",
+        "sessions",
+        "events",
+        "messages",
+        "conversations",
+    ),
+    *(
+        "thread",
+        "threads",
+        "chat",
+        "chats",
+        "conversation",
+        "state",
+        "channel_values",
+        "samples",
+        "simulations",
+    ),
+    *("traj", "trajectory", "trajectories"),
+    *("response", "payload", "body", "export", "hits", "_source", "log", "entries", "interactions"),
+)
+"""Keys below which programs and APIs put what they return."""
+
+
+def opened(records: Records) -> Records | None:
+    """Return what stands below the one key that all records have for it, joined: pages of an API, say.
+
+    ``None`` if a record is no object, or has several such keys with objects or lists, or not the first one's.
+    """
+    key, found = None, list[Any]()
+    for one in records:
+        if not isinstance(one, dict):
+            return None
+        keys = [each for each in _WRAPPERS if isinstance(one.get(each), dict | list) and one[each]]
+        if len(keys) != 1 or key not in (None, keys[0]):
+            return None
+        key = keys[0]
+        found += one[key] if isinstance(one[key], list) else [one[key]]
+    return found
+
+
+def sessions_of(records: Records, is_head: Callable[[Any], bool]) -> list[Records]:
+    """Return the sessions that were joined to a file: each begins with a head, if the first does."""
+    heads = [place for place, one in enumerate(records) if is_head(one)]
+    if not heads or heads[0]:
+        return [records]
+    return [records[start:end] for start, end in pairwise([*heads, len(records)])]
+
+
 def trace_id_of(text: object) -> TraceId:
     """Return a trace id in OpenTelemetry's form, 32 hex digits; without dashes and ``0x``, others hashed."""
     return TraceId(_id(text, 32))
@@ -113,9 +170,32 @@ def nanoseconds(moment: object) -> int:
     return int(found)
 
 
+def in_order(found: list[Mapping[str, Any]], key: str) -> list[Mapping[str, Any]]:
+    """Return objects by the number or time that all have at a key: many APIs list the newest first.
+
+    Those of one time stay as they are or, if the newest stands first, in the opposite order.
+    """
+    if not all(isinstance(one.get(key), str | int | float) for one in found):
+        return found
+    times = [_place(one[key]) for one in found]
+    if times and times[0] > times[-1]:
+        found, times = found[::-1], times[::-1]
+    return [found[place] for place in sorted(range(len(found)), key=times.__getitem__)]
+
+
+def _place(moment: Any) -> float:
+    is_number = not isinstance(moment, str)
+    return moment if is_number else int(moment) if moment.isdecimal() else nanoseconds(moment)
+
+
+_DECIMAL: Final = re.compile(r"[0-9]{1,20}\.[0-9]{1,20}")
+
+
 def _of_iso(text: str) -> int:
     if text.isdecimal():
         return nanoseconds(int(text[:20]))
+    if _DECIMAL.fullmatch(text):
+        return nanoseconds(float(text))
     read = datetime.fromisoformat(text)
     read = read if read.tzinfo else read.replace(tzinfo=UTC)
     return round(read.timestamp() * 1e6) * 1000

@@ -16,7 +16,14 @@ from semconv.record import record
 
 MAX_YAML_BYTES: Final = 16 << 20
 """Largest YAML file: its parser reads about a megabyte a second."""
-_YAML: Final = re.compile(r"\s*(?:#[^\n]*\n\s*|---\s+)*(?:- |[A-Za-z_][\w-]*:\s)")
+_YAML: Final = re.compile(r"\s*(?:#[^\n]*\n\s*|---\s+)*(?:- |[A-Za-z_][\w.-]*:\s)")
+_EVENT: Final = re.compile(rb"\s{0,9}(?:data|event|id|retry)?:")
+_EVENT_LINE: Final = re.compile(r"(?:data|event|id|retry)?:")
+_LINE_END: Final = re.compile(r"\r\n|\n|\r")
+_JSON_STARTS: Final = frozenset({b"", b"{", b"[", b"\x1e"})
+_ENCODED_TWICE: Final = re.compile(rb'\s{0,9}"\s{0,9}[\[{]')
+_PYTHON: Final = re.compile(r"\s{0,9}\[?\s{0,9}(?:\{\s{0,9}'|[A-Z]\w{1,40}\(\w{1,40}=)")
+_IN_PYTHON: Final = "Python's print of values, not JSON: write json.dumps(…) of them to the file"
 _BOM: Final = b"\xef\xbb\xbf"
 _SPACE: Final = re.compile(r"[\s\x1e]*")
 """What separates documents; RFC 7464 puts a record separator before each."""
@@ -42,14 +49,26 @@ def split_text(plain: bytes) -> FileText | None:
     Raises:
         UnreadableInput: it looks like one of them and cannot be parsed.
     """
-    if plain.lstrip()[:1] in {b"{", b"[", b"\x1e"} or plain.startswith(_BOM):
+    plain = plain.removeprefix(_BOM)
+    if _ENCODED_TWICE.match(plain):
+        plain = _decoded(plain)
+    if plain.lstrip()[:1] in _JSON_STARTS:
         try:
-            return _json_text(plain.decode("utf-8-sig"))
+            return _json_text(plain.decode())
         except UnicodeDecodeError:
             return None
     if plain.startswith(PARQUET):
         return FileText(records=read_parquet(plain), form="Parquet")
-    return _log_text(plain) or _yaml_text(plain) or _csv_text(plain)
+    return _log_text(plain) or _event_text(plain) or _yaml_text(plain) or _csv_text(plain)
+
+
+def _decoded(plain: bytes) -> bytes:
+    """Return JSON that stands in a JSON string: a program encoded it twice."""
+    try:
+        text = read_json(plain.decode())
+    except ValueError:
+        return plain
+    return text.encode("utf-8", "replace") if isinstance(text, str) else plain
 
 
 def _csv_text(plain: bytes) -> FileText | None:
@@ -67,10 +86,46 @@ def _log_text(plain: bytes) -> FileText | None:
     return FileText(records=tuple(records), form="a log", warnings=(cut,) if cut else ()) if records else None
 
 
+def _event_text(plain: bytes) -> FileText | None:
+    if not _EVENT.match(plain):
+        return None
+    events, cut = split_events(plain.decode("utf-8", errors="replace"))
+    form = "server-sent events"
+    return FileText(records=tuple(events), form=form, warnings=(cut,) if cut else ()) if events else None
+
+
+def split_events(text: str) -> tuple[list[Any], str]:
+    """Return the JSON that a server sent as events, and what is wrong with the last; none of another text.
+
+    An event ends at an empty line; programs that keep each ``data:`` line leave those out.
+    """
+    found: list[Any] = []
+    pending: list[str] = []
+    cut = ""
+    for line in (*_LINE_END.split(text), ""):
+        if line and not _EVENT_LINE.match(line):
+            return [], ""
+        if line.startswith("data:"):
+            pending.append(line[5:].strip())
+        elif line or not pending:
+            continue
+        try:
+            found += [read_json("\n".join(pending))] if len(pending) == 1 or not line else []
+        except ValueError:
+            if line:  # the event may go on with the next line
+                continue
+            cut = "the last event is cut short and was left out" if pending[0].startswith("{") else ""
+        if not line or len(pending) == 1:
+            pending = []
+    return [one for one in found if isinstance(one, dict)], cut
+
+
 def _json_text(text: str) -> FileText:
     try:
         whole = read_json(text)
     except ValueError as error:
+        if _PYTHON.match(text):
+            raise UnreadableInput(_IN_PYTHON) from error
         return _several(text, error)
     if isinstance(whole, list):
         return FileText(records=tuple(whole), form="a JSON list")

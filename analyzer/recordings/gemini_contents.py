@@ -18,7 +18,8 @@ from analyzer.recordings.message_parts import (
     Part,
     Result,
     call_of,
-    latest,
+    continued,
+    is_failed,
     listed,
     messages_in,
     text_of,
@@ -48,17 +49,22 @@ def _snake(camel: str) -> str:
 
 def is_gemini(records: Records) -> bool:
     """Tell whether records are contents, documents that hold some, or answers."""
-    return _are_contents(records) or all(
-        isinstance(one, dict) and _are_contents(_held(one)) for one in records
-    )
+    return (_are_contents(records) and _has_answer(records)) or all(map(_is_document, records))
+
+
+def _is_document(one: Any) -> bool:
+    held = [*_asked(one), *_answers(one)] if isinstance(one, dict) else []
+    return _are_contents(held) and (_has_answer(held) or is_failed(one))
 
 
 def _are_contents(found: Sequence[Any]) -> bool:
-    return (
-        bool(found)
-        and all(_is_content(one) and (text_at(one, "role") or "user") in _ROLES for one in found)
-        and any(one.get("role") == "model" for one in found)
+    return bool(found) and all(
+        _is_content(one) and (text_at(one, "role") or "user") in _ROLES for one in found
     )
+
+
+def _has_answer(found: Sequence[Any]) -> bool:
+    return any(one.get("role") == "model" for one in found)
 
 
 def _is_content(one: Any) -> bool:
@@ -71,33 +77,35 @@ def _is_content(one: Any) -> bool:
     )
 
 
-def _held(document: Mapping[str, Any]) -> list[Any]:
-    """Return a document's contents, with the answer that stands beside them."""
-    asked: list[Any] = next((document[key] for key in _LISTS if isinstance(document.get(key), list)), [])
-    answer = document.get("response", document)
-    return [*asked, *(one["content"] for one in objects(_at(answer, "candidates"))[:1] if "content" in one)]
+def _asked(document: Mapping[str, Any]) -> list[Any]:
+    return next((document[key] for key in _LISTS if isinstance(document.get(key), list)), [])
+
+
+def _answers(document: Mapping[str, Any]) -> list[Any]:
+    """Return the answer that stands beside a request."""
+    return [one["content"] for one in objects(document.get("candidates"))[:1] if "content" in one]
 
 
 def read_gemini(records: Records) -> Spans:
     """Read one dialogue, or one for each document."""
-    dialogues = [{"contents": [*records]}] if _are_contents(records) else latest(records, _held)
-    return dialogues_spans(map(_document, dialogues), name="gemini")
+    documents = [{"contents": [*records]}] if _are_contents(records) else records
+    dialogues = continued(documents, _asked, _answers)
+    return dialogues_spans((_dialogue(one, found) for one, found in dialogues), name="gemini")
 
 
-def _document(document: Mapping[str, Any]) -> Iterator[Message]:
+def _dialogue(document: Mapping[str, Any], found: Sequence[Any]) -> Iterator[Message]:
     config = _at(document, "config") or _at(document, "generationConfig")
     given = _at(document, "systemInstruction") or _at(config, "systemInstruction")
     if given:
         yield Message(
             speaker=Speaker.SYSTEM, text=text_of(given.get("parts") if isinstance(given, dict) else given)
         )
-    yield from _contents(_held(document))
+    yield from messages_in(found, _of_content)
 
 
-def _contents(found: Sequence[Any]) -> Iterator[Message]:
-    for one in found:
-        speaker = Speaker.AGENT if one.get("role") == "model" else Speaker.USER
-        yield from messages_of_content(Message(speaker=speaker), one)
+def _of_content(one: Mapping[str, Any]) -> Iterator[Message]:
+    speaker = Speaker.AGENT if one.get("role") == "model" else Speaker.USER
+    yield from messages_of_content(Message(speaker=speaker), one)
 
 
 def messages_of_content(template: Message, content: Mapping[str, Any]) -> Iterator[Message]:

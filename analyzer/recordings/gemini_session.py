@@ -14,13 +14,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans, joined_answers
-from analyzer.recordings.fields import json_text, nanoseconds, objects, text_at
+from analyzer.recordings.fields import json_text, nanoseconds, objects, sessions_of, text_at
 from analyzer.recordings.message_parts import text_of
 from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.model import ToolCall
 from semconv.record import replace
 
 _NAME: Final = "gemini"
+_HEAD: Final = frozenset({"sessionId", "projectHash"})
+"""Keys of a session, or of the first of its lines."""
 _EVENTS: Final = frozenset({"init", "message", "tool_use", "tool_result", "error", "result"})
 _EXIT_CODE: Final = re.compile(r"^Exit Code: (-?\d+)$", re.MULTILINE)
 _MOST_TAIL: Final = 500
@@ -35,7 +37,7 @@ def is_gemini_session(records: Records) -> bool:
         return False
     if _is_stream(records):
         return True
-    is_session = {"sessionId", "projectHash"} <= first.keys()
+    is_session = first.keys() >= _HEAD
     return is_session and any(text_at(one, "type") == _NAME for one in _messages_of(records))
 
 
@@ -56,7 +58,15 @@ def _messages_of(records: Records) -> list[Mapping[str, Any]]:
 
 
 def read_gemini_session(records: Records) -> Spans:
-    """Read one session."""
+    """Read one session, or several that were joined."""
+    return (span for one in sessions_of(records, _is_head) for span in _read_session(one))
+
+
+def _is_head(one: Any) -> bool:
+    return text_at(one, "type") == "init" or (isinstance(one, dict) and one.keys() >= _HEAD)
+
+
+def _read_session(records: Records) -> Spans:
     if _is_stream(records):
         events = objects(records)
         messages = [found for one in events for found in _of_event(one)]

@@ -20,6 +20,8 @@ from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.dialects.reading.agent_names import LANGGRAPH_NAMESPACE, LANGGRAPH_NODE, PLUMBING_NODES
 
 _SILENT: Final = frozenset({"__interrupt__", "__metadata__"})
+_ANSWERS: Final = frozenset({"data", "result", "results"})
+"""Keys of an API's answer, beside which others say where the next page is; no names of nodes."""
 _MOST_AROUND: Final = 2
 """Namespace and mode, before an update."""
 
@@ -81,6 +83,7 @@ def _is_update(one: Any) -> bool:
     return (
         isinstance(one, dict)
         and bool(one)
+        and _ANSWERS.isdisjoint(one)
         and all(
             key in _SILENT or change is None or isinstance(change, dict | list) for key, change in one.items()
         )

@@ -17,7 +17,7 @@ from analyzer.recordings.table_text import cell_of, rows_of
 from semconv.dialects.reading.values import EXCEPTION_EVENT
 from semconv.model import Event, Resource, Scope, Span
 
-_PLACE: Final = ("trace_id", "span_id", "parent_span_id", "span_name", "start_timestamp")
+_PLACE: Final = ("trace_id", "span_id", "span_name", "start_timestamp")
 _NO_SPANS: Final = frozenset({"pending_span", "span_event"})
 
 
@@ -43,7 +43,7 @@ def _span(one: Mapping[str, Any]) -> Span:
     return Span(
         trace_id=trace_id_of(one["trace_id"]),
         span_id=span_id_of(one["span_id"]),
-        parent_id=span_id_of(one["parent_span_id"]) if one["parent_span_id"] else None,
+        parent_id=span_id_of(one["parent_span_id"]) if one.get("parent_span_id") else None,
         name=json_text(one["span_name"]),
         kind=kind_of(one.get("otel_span_kind", one.get("span_kind"))),
         start_ns=start_ns,

@@ -8,10 +8,12 @@ tool's own result, and stays JSON.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate, chain
 from typing import Any, Final, TypeAlias
 
 from analyzer.recordings.dialogue import Message, Speaker
-from analyzer.recordings.fields import json_text
+from analyzer.recordings.fields import json_text, to_json
 from semconv.emit.content import count_of
 from semconv.model import ToolCall
 from semconv.record import record, replace
@@ -80,22 +82,151 @@ def listed(value: Any) -> list[Mapping[str, Any]]:
     return found
 
 
-def messages_in(found: Iterable[Any], messages_of: Callable[[Any], Iterator[Message]]) -> Iterator[Message]:
-    """Yield the messages of a dialogue's entries, of which one may hold several."""
-    return (message for one in found for message in messages_of(one))
+def messages_in(found: Iterable[Any], messages_of: Callable[[Any], Iterable[Message]]) -> Iterator[Message]:
+    """Yield the messages of a dialogue's entries, of which one may hold several, or be a message already."""
+    return (
+        message for one in found for message in ((one,) if one.__class__ is Message else messages_of(one))
+    )
 
 
-def latest(documents: Sequence[Any], messages_in: Callable[[Any], Sequence[Any]]) -> list[Any]:
-    """Return documents without those that the next one continues: a request holds the dialogue so far."""
-    found: list[Any] = []
-    said: Sequence[Any] = ()
-    for one in documents:
-        messages = messages_in(one)
-        if said and len(said) < len(messages) and said == messages[: len(said)]:
-            found.pop()
-        found.append(one)
-        said = messages
-    return found
+# --- requests that hold the dialogue so far ---
+
+
+def continued(
+    documents: Sequence[Mapping[str, Any]],
+    asked_in: Callable[[Any], Sequence[Any]],
+    answers_in: Callable[[Any], Sequence[Any]],
+) -> Iterator[tuple[Mapping[str, Any], list[Any]]]:
+    """Yield each dialogue's last document and entries, in any order of the documents.
+
+    A request repeats the dialogue so far. It continues another if it begins with what that asked and goes on
+    with its answer; the one right after it in the file may have changed the answer. A call that failed is an
+    entry of the dialogue in which its request was repeated, and stands where the answer would.
+
+    Args:
+        documents: calls with their requests.
+        asked_in: returns what the model was given.
+        answers_in: returns the entry that it answered; none if the call failed.
+    """
+    calls = [_Call(one, asked_in(one), answers_in(one)) for one in documents]
+    if len(calls) == 1:
+        yield documents[0], calls[0].entries({})
+        return
+    next_keys: dict[int, set[int]] = {}
+    for call in calls:
+        for begun, key in zip(call.begun, call.keys, strict=False):
+            next_keys.setdefault(begun, set()).add(key)
+    answered = {call.begun[-1] for call in calls if call.answers}
+    last_failed = {call.begun[-1]: call for call in calls if not call.answers and call.failures}
+    waiting: dict[int, list[_Call]] = {}
+    kept: list[_Call] = []
+    for call, after in zip(calls, [*calls[1:], None], strict=True):
+        own = call.begun[-1]
+        follows = next_keys.get(own, set()) if call.asked else set()
+        if call.failures and not call.answers:
+            if call.asked and (follows or own in answered or last_failed[own] is not call):
+                waiting.setdefault(own, []).append(call)
+                continue
+        elif (follows and (call.answer is None or call.answer in follows)) or (
+            after is not None and after.repeats(call)
+        ):
+            continue
+        kept.append(call)
+    for call in kept:
+        yield call.document, call.entries(waiting)
+
+
+def dialogues_of(
+    documents: Sequence[Mapping[str, Any]],
+    asked_in: Callable[[Any], Sequence[Any]],
+    answers_in: Callable[[Any], Sequence[Any]],
+    messages_of: Callable[[Any], Iterable[Message]],
+) -> Iterator[Iterator[Message]]:
+    """Yield the messages of each dialogue that ``continued`` finds, after its system prompt."""
+    for document, entries in continued(documents, asked_in, answers_in):
+        yield chain(instructed(document.get("system")), messages_in(entries, messages_of))
+
+
+class _Call:
+    """One request with its answer, and how it begins."""
+
+    def __init__(self, document: Mapping[str, Any], asked: Sequence[Any], answers: Sequence[Any]) -> None:
+        self.document: Final = document
+        self.asked: Final = asked
+        self.answers: Final = answers
+        is_answered = bool(asked) and not answers and _role(asked[-1]) in _ANSWERING
+        self.failures: Final = [] if is_answered else failures_of(document)  # a judge's, say, not the model's
+
+    @cached_property
+    def keys(self) -> list[int]:
+        """What identifies each entry of the request."""
+        return list(map(_key, self.asked))
+
+    @cached_property
+    def begun(self) -> list[int]:
+        """What identifies the first 0, 1, … entries of the request."""
+        return list(accumulate(self.keys, lambda begun, key: hash((begun, key)), initial=0))
+
+    @cached_property
+    def answer(self) -> int | None:
+        """What identifies the answer."""
+        return _key(self.answers[0]) if self.answers else None
+
+    def repeats(self, other: _Call) -> bool:
+        """Tell whether the request begins with the whole other one, and goes on."""
+        place = len(other.keys)
+        return len(self.keys) > place > 0 and self.begun[place] == other.begun[place]
+
+    def entries(self, waiting: dict[int, list[_Call]]) -> list[Any]:
+        """Return what was asked and answered; failed calls of the same dialogue that wait are taken."""
+        found, taken = list[Any](), 0
+        for place, begun in enumerate(self.begun if waiting else ()):
+            if begun in waiting:
+                found += self.asked[taken:place]
+                found += [failure for call in waiting.pop(begun) for failure in call.failures]
+                taken = place
+        return [*found, *self.asked[taken:], *self.answers, *self.failures]
+
+
+def _key(entry: Any) -> int:
+    """Return what identifies an entry: who says what and calls which tools, as text."""
+    if not isinstance(entry, dict):
+        return hash(to_json(entry))
+    said, calls = entry.get("content", entry.get("parts")), entry.get("tool_calls")
+    if not said and not calls:
+        return hash(to_json({key: value for key, value in entry.items() if value}))
+    text = said if isinstance(said, str) else to_json(said) if said else ""
+    return hash((_role(entry), text, to_json(calls) if calls else ""))
+
+
+_ANSWERING: Final = frozenset({"assistant", "model"})
+
+
+def _role(entry: Any) -> str:
+    return json_text(entry.get("role")) if isinstance(entry, dict) else ""
+
+
+def failures_of(document: Mapping[str, Any]) -> list[Message]:
+    """Return the error of a call in place of an answer, if it failed."""
+    text = error_text(document.get("error"))
+    return [Message(speaker=Speaker.AGENT, text=text, failed=True)] if text else []
+
+
+def is_failed(document: Any) -> bool:
+    """Tell whether a document says that its call failed."""
+    return isinstance(document, dict) and bool(error_text(document.get("error")))
+
+
+def error_text(error: Any) -> str:
+    """Return what an API says of a call that failed: code and message; empty if it says nothing."""
+    if not isinstance(error, dict):
+        return error.strip() if isinstance(error, str) else ""
+    inner = error.get("error")
+    if isinstance(inner, dict | str):
+        return error_text(inner)
+    said = error.get("message", error.get("error_message"))
+    code = error.get("code") or error.get("type") or error.get("error_class")
+    return ": ".join(filter(None, (json_text(code), json_text(said))))
 
 
 def instructed(content: Any) -> Iterator[Message]:
@@ -105,10 +236,14 @@ def instructed(content: Any) -> Iterator[Message]:
 
 
 def nested_call(asked: Mapping[str, Any]) -> ToolCall:
-    """Return a call as the model's API has it: OpenAI's nests it, Anthropic's does not."""
-    inner = asked.get("function")
+    """Return a call as the model's API has it: OpenAI's nests it, Anthropic's and other programs' do not."""
+    inner = asked.get("function") or asked.get("custom")
     function = inner if isinstance(inner, dict) else asked
-    return call_of(function.get("name"), function.get("arguments", function.get("input")), asked.get("id"))
+    arguments = next((function[key] for key in _ARGUMENTS if key in function), None)
+    return call_of(function.get("name", inner), arguments, asked.get("id"))
+
+
+_ARGUMENTS: Final = ("arguments", "input", "args")
 
 
 def call_of(name: Any, arguments: Any, call_id: Any) -> ToolCall:

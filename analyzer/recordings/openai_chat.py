@@ -1,8 +1,7 @@
 """Reader of OpenAI's chat messages: what ``chat.completions`` takes and most programs keep. Pure.
 
 Source: OpenAI's API reference, ``POST /v1/chat/completions``. Messages are kept as a list, one a line, or
-under ``messages``; programs that log requests (LiteLLM, proxies, batches) keep each with its response, or
-the response alone. Of requests that repeat one another's messages the last one counts. Swarm adds the agent
+under ``messages``, an answer under ``choices`` beside them or alone. Swarm adds the agent
 as ``sender``, LiteLLM what is special to a provider, and programs what they need themselves. The roles are
 those of the API; a list whose roles or names are agents of a group chat is a conversation log
 (``conversation_log``) or a chat of AG2 (``ag2_chats``), and so is a document with a label or a reference.
@@ -10,58 +9,89 @@ those of the API; a list whose roles or names are agents of a group chat is a co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.conversation_log import is_labelled
-from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogues_spans
-from analyzer.recordings.fields import dialogues_in, json_text, object_at, objects, text_at
-from analyzer.recordings.message_parts import latest
+from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogue_spans, dialogues_spans
+from analyzer.recordings.fields import in_order, json_text, objects, text_at
+from analyzer.recordings.message_parts import (
+    dialogues_of,
+    error_text,
+    is_failed,
+    nested_call,
+    text_of,
+)
 from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.model import ToolCall
 
+_ROLES: Final[Mapping[str, Speaker]] = {
+    spelling: speaker
+    for role, speaker in {
+        **SPEAKERS,
+        **dict.fromkeys(("human", "customer"), Speaker.USER),
+        **dict.fromkeys(("ai", "model", "gpt", "chatgpt", "bot", "chatbot"), Speaker.AGENT),
+    }.items()
+    for spelling in (role, role.capitalize(), role.upper())
+}
+"""Speakers by the API's roles and by what other programs call them."""
+_AGENT: Final = Speaker.AGENT  # reading an enum's member takes longer than comparing it
 _OTHER_SPEAKERS: Final = frozenset({"agent", "agent_id", "agent_name", "author", "speaker", "source"})
 """Keys by which messages that only resemble the API's name who speaks."""
+_OF_INSPECT: Final = frozenset({"input", "generate", "operator"})
+"""What Inspect AI calls the ``source`` of a message."""
+_said: Final[Callable[..., Message]] = Message
+"""Makes a message of fields in their order: with their names it takes twice as long."""
 _PLAIN_PARTS: Final = frozenset({"text", "image_url", "input_audio", "file", "refusal"})
-_REQUESTS: Final = ("request", "request_body", "requestBody", "body")
-_RESPONSES: Final = ("response", "response_body", "responseBody", "body")
 
 
 def is_openai_chat(records: Records) -> bool:
-    """Tell whether records are messages of the chat API, or documents with some; an answer is among them."""
-    return bool(dialogues_in(records, _are_messages, _held))
+    """Tell whether records are messages of the chat API or documents with some, one an answer or an error."""
+    if _are_messages(records):
+        return _has_answer(records)
+    is_answered = False
+    for one in records:
+        held = _held(one)
+        if not (_are_messages(held) or (not held and is_failed(one))):
+            return False
+        is_answered = is_answered or _has_answer(held) or (bool(held) and is_failed(one))
+    return is_answered
 
 
 def _are_messages(found: Sequence[Any]) -> bool:
-    return all(map(_is_message, found)) and any(one["role"] == "assistant" for one in found)
+    return bool(found) and all(map(_is_message, found))
+
+
+def _has_answer(found: Sequence[Any]) -> bool:
+    return any(_ROLES[one["role"]] is Speaker.AGENT for one in found)
 
 
 def _is_message(one: Any) -> bool:
     return (
         isinstance(one, dict)
         and isinstance(one.get("role"), str)
-        and one["role"] in SPEAKERS
-        and _OTHER_SPEAKERS.isdisjoint(one)
+        and one["role"] in _ROLES
+        and (_OTHER_SPEAKERS.isdisjoint(one) or text_at(one, "source") in _OF_INSPECT)
         and not (one["role"] in {"user", "tool"} and one.get("name") and "tool_call_id" not in one)
         and ("content" in one or "tool_calls" in one or "function_call" in one)
         and (not isinstance(one.get("content"), list) or all(map(_is_part, one["content"])))
     )
 
 
-def _asked(document: Any) -> Sequence[Any]:
-    """Return the messages of a request."""
-    holders = (document, *(object_at(document, key) for key in _REQUESTS))
-    return next((one["messages"] for one in holders if isinstance(one.get("messages"), list)), ())
+def _asked(document: Mapping[str, Any]) -> Sequence[Any]:
+    held = document.get("messages")
+    return held if isinstance(held, list) else ()
+
+
+def _answers(document: Mapping[str, Any]) -> list[Any]:
+    return [choice["message"] for choice in objects(document.get("choices"))[:1] if "message" in choice]
 
 
 def _held(document: Any) -> Sequence[Any]:
     """Return the messages of a request, with the answer that stands beside them."""
     if not isinstance(document, dict) or is_labelled(document):
         return ()
-    answers = (document, *(object_at(document, key) for key in _RESPONSES))
-    answers = (*answers, *(object_at(one, "body") for one in answers))
-    choices = next((found for one in answers if (found := objects(one.get("choices")))), [])
-    return [*_asked(document), *(choice["message"] for choice in choices[:1] if "message" in choice)]
+    return [*_asked(document), *_answers(document)]
 
 
 def _is_part(part: Any) -> bool:
@@ -70,41 +100,42 @@ def _is_part(part: Any) -> bool:
 
 def read_openai_chat(records: Records) -> Spans:
     """Read one dialogue, or one for each document."""
-    dialogues = [records] if _are_messages(records) else map(_held, latest(records, _asked))
-    return dialogues_spans((map(_message, one) for one in dialogues), name="openai")
+    if _is_message(records[0]):
+        newest_first = text_at(records[0], "object") == "thread.message"
+        return dialogue_spans(
+            map(_message, in_order([*records], "created_at") if newest_first else records), name="openai"
+        )
+    dialogues = dialogues_of(records, _asked, _answers, lambda one: (_message(one),))
+    return dialogues_spans(dialogues, name="openai")
 
 
 def _message(one: Mapping[str, Any]) -> Message:
-    speaker = SPEAKERS[one["role"]]
-    named = json_text(one.get("name") or one.get("sender") or one.get("tool_name"))
+    speaker = _ROLES[one["role"]]
+    content = one.get("content")
+    text = content if content.__class__ is str else text_of(content)
+    if speaker is _AGENT:
+        calls = tuple(_calls(one)) if "tool_calls" in one or "function_call" in one else ()
+        return _said(speaker, text or json_text(one.get("refusal")), _name(one), calls)
+    if speaker is not Speaker.TOOL:
+        return _said(speaker, text)
+    error = error_text(one["error"]) if "error" in one else ""
     return Message(
         speaker=speaker,
-        text=_text(one.get("content")) or json_text(one.get("refusal")),
-        agent=named if speaker is Speaker.AGENT else "",
-        calls=tuple(_calls(one)) if "tool_calls" in one or "function_call" in one else (),
-        call_id=json_text(one.get("tool_call_id")),
-        tool=named if speaker is Speaker.TOOL else "",
+        text=error or text,
+        call_id=json_text(one.get("tool_call_id", one.get("id"))),
+        tool=_name(one) or text_at(one, "function"),
+        failed=bool(error) or one.get("error") is True,
     )
 
 
-def _text(content: Any) -> str:
-    if content is None or isinstance(content, str):
-        return content or ""
-    parts = content if isinstance(content, list) else [content]
-    texts = [part.get("text", part.get("refusal", "")) if isinstance(part, dict) else part for part in parts]
-    return "\n".join(json_text(text) for text in texts if text)
+def _name(one: Mapping[str, Any]) -> str:
+    return json_text(one.get("name") or one.get("sender") or one.get("tool_name"))
 
 
 def _calls(one: Mapping[str, Any]) -> Iterator[ToolCall]:
-    for call in objects(one.get("tool_calls")):
-        asked = call.get("function") or call.get("custom") or {}
-        arguments = json_text(asked.get("arguments", asked.get("input")))
-        yield ToolCall(
-            name=json_text(asked.get("name")), arguments=arguments, call_id=json_text(call.get("id"))
-        )
+    yield from map(nested_call, objects(one.get("tool_calls")))
     if isinstance(one.get("function_call"), dict):  # the API before tools
-        asked = one["function_call"]
-        yield ToolCall(name=json_text(asked.get("name")), arguments=json_text(asked.get("arguments")))
+        yield nested_call(one["function_call"])
 
 
 OPENAI_CHAT: Final = FileFormat(

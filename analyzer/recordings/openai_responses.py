@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogues_spans, joined_answers
 from analyzer.recordings.fields import json_text, text_at, unwrapped
-from analyzer.recordings.message_parts import call_of, listed, text_of
+from analyzer.recordings.message_parts import call_of, failures_of, listed, text_of
 from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.record import replace
 
@@ -75,46 +75,57 @@ def read_openai_responses(records: Records) -> Spans:
         return _spans([_messages(listed(list(items)))])
     dialogues: list[_Dialogue] = []
     by_id: dict[str, _Dialogue] = {}
-    for document in unwrapped(records, "data"):
+    documents = unwrapped(records, "data")
+    if all(isinstance(one.get("created_at"), int | float) for one in documents):
+        documents = sorted(documents, key=lambda one: one["created_at"])
+    for document in documents:
         before = by_id.get(json_text(document.get("previous_response_id")))
-        if before is None and dialogues and dialogues[-1].is_begun_by(_asked(document)):
-            dialogues.pop()
         if before is None:
-            before = _Dialogue(_asked(document))
+            asked = _asked(document)
+            is_repeated = bool(dialogues) and dialogues[-1].is_begun_by(asked)
+            before = _Dialogue(asked, dialogues.pop() if is_repeated else None)
             dialogues.append(before)
             before.add([], document)
         else:
             before.add(_asked(document), document)
-        by_id[json_text(document.get("id"))] = before
+        if document.get("id"):
+            by_id[json_text(document["id"])] = before
     return _spans(one.messages for one in dialogues)
 
 
 class _Dialogue:
     """One dialogue of one or more responses."""
 
-    def __init__(self, asked: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, asked: Sequence[Mapping[str, Any]], before: _Dialogue | None) -> None:
+        """Begin with a request, and the calls that failed of the dialogue that it repeats."""
         self._asked: Final = asked
         self._instructions = ""
+        self._is_failed = False
+        self.failures: Final[list[tuple[int, Message]]] = before.failures if before else []
         self.messages: Final[list[Message]] = list(_messages(asked))
+        for place, failure in self.failures:
+            self.messages.insert(place, failure)
 
     def is_begun_by(self, asked: Sequence[Mapping[str, Any]]) -> bool:
         """Tell whether a later request repeats this one's input."""
         return (
-            bool(self._asked) and len(asked) > len(self._asked) and asked[: len(self._asked)] == self._asked
+            bool(self._asked)
+            and len(asked) >= len(self._asked) + (not self._is_failed)
+            and asked[: len(self._asked)] == self._asked
         )
 
     def add(self, asked: Sequence[Mapping[str, Any]], document: Mapping[str, Any]) -> None:
         """Add a response with what it was asked."""
         instructions = document.get("instructions")
         said = list(_messages(listed(document.get("output", document.get("generated_items")))))
+        self.messages.extend([*_messages(asked), *(_of_model(one, document) for one in said)])
+        failures = failures_of(document)
+        self._is_failed = bool(failures)
+        self.failures.extend((len(self.messages) + place, one) for place, one in enumerate(failures))
+        self.messages.extend(failures)
         if isinstance(instructions, str) and instructions != self._instructions:
             self._instructions = instructions
             self.messages.insert(0, Message(speaker=Speaker.SYSTEM, text=instructions))
-        self.messages.extend([*_messages(asked), *(_of_model(one, document) for one in said)])
-        error = document.get("error")
-        if isinstance(error, dict):
-            text = ": ".join(filter(None, (json_text(error.get("code")), json_text(error.get("message")))))
-            self.messages.append(Message(speaker=Speaker.AGENT, text=text or json_text(error), failed=True))
 
 
 def _of_model(one: Message, document: Mapping[str, Any]) -> Message:
@@ -128,22 +139,11 @@ def _asked(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _messages(items: Sequence[Mapping[str, Any]]) -> Iterator[Message]:
     """Yield the messages of items, in order, with their agents where those are recorded."""
-    for item in reversed(items) if _is_newest_first(items) else items:
+    for item in items:
         agent = item.get("agent") if "raw_item" in item else None
         name = text_at(agent, "name")
         for one in messages_of_items([_raw(item)]):
             yield replace(one, agent=name) if one.speaker is Speaker.AGENT else one
-
-
-def _is_newest_first(items: Sequence[Mapping[str, Any]]) -> bool:
-    """Tell whether results stand before their calls, as the API lists the items of a conversation."""
-    asked: dict[str, int] = {}
-    answered: dict[str, int] = {}
-    for place, item in enumerate(map(_raw, items)):
-        places = answered if text_at(item, "type").endswith("_output") else asked
-        places.setdefault(text_at(item, "call_id"), place)
-    both = [call_id for call_id in answered if call_id and call_id in asked]
-    return bool(both) and all(answered[call_id] < asked[call_id] for call_id in both)
 
 
 def _spans(dialogues: Iterable[Iterable[Message]]) -> Spans:

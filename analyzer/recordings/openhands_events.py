@@ -8,11 +8,19 @@ Source: openhands-ai 0.62, ``openhands/events/serialization``; openhands-sdk 1.2
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans, joined_answers
-from analyzer.recordings.fields import json_text, nanoseconds, object_at, objects, text_at, unwrapped
+from analyzer.recordings.fields import (
+    in_order,
+    json_text,
+    nanoseconds,
+    object_at,
+    objects,
+    text_at,
+    unwrapped,
+)
 from analyzer.recordings.message_parts import text_of
 from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.model import ToolCall
@@ -47,9 +55,26 @@ def is_openhands(records: Records) -> bool:
 
 
 def read_openhands(records: Records) -> Spans:
-    """Read one run."""
-    events = objects(unwrapped(records, "history", "trajectory", "events"))
+    """Read one run, or several that were joined."""
+    runs = _runs(objects(unwrapped(records, "history", "trajectory", "events")))
+    return (span for events in runs for span in _read_run(events))
+
+
+def _runs(events: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Return the events of each run: their numbers begin anew. Pages may repeat an event."""
+    found: list[dict[Any, Mapping[str, Any]]] = [{}]
+    for place, one in enumerate(events):
+        key = json_text(one["id"]) if "id" in one else place
+        before = found[-1].get(key)
+        if before is not None and before != one:
+            found.append({})
+        found[-1][key] = one
+    return [list(each.values()) for each in found]
+
+
+def _read_run(events: list[Mapping[str, Any]]) -> Spans:
     of_sdk = "kind" in events[0]
+    events = in_order(events, "timestamp" if of_sdk else "id")
     messages = [found for one in events for found in _of_event(one)] if of_sdk else list(_of_actions(events))
     return dialogue_spans(joined_answers(messages), name=_NAME, error=_error(events))
 

@@ -23,6 +23,7 @@ _LISTS: Final = {
     Signal.LOGS: ("resourceLogs", "resource_logs"),
     Signal.METRICS: ("resourceMetrics", "resource_metrics"),
 }
+_SCOPES: Final = frozenset({"scopeSpans", "scope_spans", "instrumentationLibrarySpans"})
 
 
 def is_otlp(records: Records) -> bool:
@@ -40,6 +41,8 @@ def read_otlp(records: Records) -> Recording:
 
 def _request(document: Mapping[str, Any]) -> Mapping[str, Any]:
     inner = document.get("result")
+    if "resource" in document and not _SCOPES.isdisjoint(document):  # of a list of them, without its request
+        return {"resourceSpans": [document]}
     return inner if isinstance(inner, dict) else document
 
 

@@ -37,7 +37,7 @@ def is_console(records: Records) -> bool:
 def _is_span(one: Any) -> bool:
     return (
         isinstance(one, dict)
-        and {"name", "context", "parent_id", "start_time", "resource"} <= one.keys()
+        and {"name", "context", "start_time", "resource"} <= one.keys()
         and isinstance(one["context"], dict)
         and {"trace_id", "span_id"} <= one["context"].keys()
         and str(one.get("kind")).startswith("SpanKind.")
@@ -80,7 +80,7 @@ def _span(one: Mapping[str, Any]) -> Span:
     return Span(
         trace_id=trace_id_of(context["trace_id"]),
         span_id=span_id_of(context["span_id"]),
-        parent_id=span_id_of(one["parent_id"]) if one["parent_id"] else None,
+        parent_id=span_id_of(one["parent_id"]) if one.get("parent_id") else None,
         name=json_text(one["name"]),
         kind=kind_of(one.get("kind")),
         start_ns=start_ns,

@@ -21,13 +21,15 @@ from analyzer.recordings.backend_json import JAEGER, TEMPO
 from analyzer.recordings.bedrock_messages import BEDROCK
 from analyzer.recordings.claude_code_session import CLAUDE_CODE
 from analyzer.recordings.codex_session import CODEX
-from analyzer.recordings.conversation_log import CONVERSATION_LOG, LOG_LEVELS, pair_of
+from analyzer.recordings.conversation_log import CONVERSATION_LOG, LOG_LEVELS, is_conversation, pair_of
 from analyzer.recordings.crewai_log import CREWAI
 from analyzer.recordings.datadog_spans import DATADOG
+from analyzer.recordings.fields import opened
 from analyzer.recordings.file_bytes import unpack
 from analyzer.recordings.file_text import FileText, split_text
 from analyzer.recordings.gemini_contents import ADK, GEMINI
 from analyzer.recordings.gemini_session import GEMINI_SESSION
+from analyzer.recordings.haystack_messages import HAYSTACK
 from analyzer.recordings.langchain_messages import LANGCHAIN
 from analyzer.recordings.langfuse_export import LANGFUSE
 from analyzer.recordings.langgraph_stream import LANGGRAPH
@@ -35,6 +37,7 @@ from analyzer.recordings.langsmith_runs import LANGSMITH
 from analyzer.recordings.llama_index_messages import LLAMA_INDEX
 from analyzer.recordings.logfire_rows import LOGFIRE
 from analyzer.recordings.mlflow_traces import MLFLOW
+from analyzer.recordings.model_calls import whole_calls
 from analyzer.recordings.openai_agents_export import OPENAI_AGENTS
 from analyzer.recordings.openai_chat import OPENAI_CHAT
 from analyzer.recordings.openai_responses import OPENAI_RESPONSES
@@ -80,6 +83,7 @@ FORMATS: Final[tuple[FileFormat, ...]] = (
     BEDROCK,
     ADK,
     GEMINI,
+    HAYSTACK,
     LANGCHAIN,
     LANGGRAPH,
     VERCEL,
@@ -95,6 +99,10 @@ FORMATS: Final[tuple[FileFormat, ...]] = (
 )
 """Exports of spans first, then messages; of two that may recognise the same keys, the stricter one first."""
 
+_MESSAGES: Final = (None, *FORMATS[FORMATS.index(OPENAI_RESPONSES) :])
+"""Formats that may hold the requests and answers of a model API."""
+_MOST_WRAPPERS: Final = 6
+"""Objects around the records that are opened, one in the other."""
 _MOST_KEYS: Final = 8
 _LONGEST_KEY: Final = 24
 _EXPECTED: Final = (
@@ -139,23 +147,50 @@ def _read(plain: bytes) -> Recording:
     if text is None:
         return Recording(requests=tuple(_protobuf_requests(plain)))
     found = _recording_of(text)
+    if not found.requests and not found.conversations:
+        raise UnreadableInput("no agent speaks in it and no tool answers: at most a person's messages")
     return replace(found, warnings=(*found.warnings, *text.warnings))
 
 
 def _recording_of(text: FileText) -> Recording:
     """Read records as one recording or, if they are of several kinds, each by itself."""
-    whole = _format_of(text.records)
-    if whole is not None:
-        return read_as(whole, text.records)
-    parts = [each if isinstance(each, list) else [each] for each in text.records]
-    formats = [_format_of(part) for part in parts]
-    if not parts or None in formats:
-        unknown = next((part for part, own in zip(parts, formats, strict=True) if own is None), [])
-        raise UnreadableInput(_described(text, unknown))
-    return merged(read_as(own, part) for own, part in zip(formats, parts, strict=True) if own)
+    records: Records | None = text.records
+    for _ in range(_MOST_WRAPPERS):
+        if not records:
+            break
+        if (found := _known(records)) is not None:
+            return found
+        records = opened(records)
+    parts = _parts(text.records)
+    unknown = next((part for part in parts if _format_of(part)[0] is None), [])
+    raise UnreadableInput(_described(text, unknown))
 
 
-def _format_of(records: Records) -> FileFormat | None:
+def _known(records: Records) -> Recording | None:
+    """Read records of one format, or of a known format each."""
+    whole, calls = _format_of(records)
+    if whole is not None and (whole is not CONVERSATION_LOG or not all(map(is_conversation, records))):
+        return read_as(whole, calls)
+    # Documents with messages: what seems to be a log of each may be a session or a state of a framework.
+    found = [_format_of(part) for part in _parts(records)]
+    formats = [own for own, _ in found if own is not None]
+    if len(formats) == len(found) and (whole is None or CONVERSATION_LOG not in formats):
+        return merged(read_as(own, part) for own, (_, part) in zip(formats, found, strict=True))
+    return None if whole is None else read_as(whole, calls)
+
+
+def _parts(records: Records) -> list[Records]:
+    return [each if isinstance(each, list) else [each] for each in records]
+
+
+def _format_of(records: Records) -> tuple[FileFormat | None, Records]:
+    """Return the format of records, and the records as its reader takes them."""
+    found = _recognized(records)
+    calls = whole_calls(records) if found in _MESSAGES else records
+    return (found, records) if calls is records else (_recognized(calls), calls)
+
+
+def _recognized(records: Records) -> FileFormat | None:
     return next((one for one in FORMATS if records and one.recognizes(records)), None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from types import NoneType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from analyzer.inquiry.conversation import Conversation
 from analyzer.inquiry.errors import UnreadableInput
@@ -13,12 +13,14 @@ from collector_processor.otlp import MOST_EVENTS, MOST_LINKS, Signal
 from semconv.model import Attributes, AttributeValue, Event, Link, Resource, Scope, Span, SpanStatus
 from semconv.record import record
 
+T = TypeVar("T")
+
 Records: TypeAlias = Sequence[Any]
 """Values of one file: its lines, its rows, the items of its list, or its only document."""
 Spans: TypeAlias = Iterable[Span]
 """What most readers make of a file."""
 _SPANS_AT_ONCE: Final = 1_000
-_DEFECTS: Final = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
+DEFECTS: Final = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 """What a document of an unexpected shape makes a reader raise."""
 
 
@@ -59,7 +61,7 @@ class FileFormat:
     read: Callable[[Records], Recording | Spans]
     """Reads records that were recognised, as spans unless they are requests or conversations already.
 
-    May raise anything in ``_DEFECTS`` for values of the wrong type, also when its spans are iterated.
+    May raise anything in ``DEFECTS`` for values of the wrong type, also when its spans are iterated.
     """
     agent: str = ""
     """The name given to an agent for which the format records none; empty if it records one."""
@@ -78,7 +80,7 @@ def read_as(file_format: FileFormat, records: Records) -> Recording:
         return found if isinstance(found, Recording) else of_spans(found)
     except UnreadableInput:
         raise
-    except _DEFECTS as error:
+    except DEFECTS as error:
         raise UnreadableInput(f"cannot be read as {file_format.name}: {error!r}") from error
 
 
@@ -125,9 +127,10 @@ def merged(recordings: Iterable[Recording]) -> Recording:
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 _SPAN_ID: Final = re.compile(r"(?!0{16})[0-9a-f]{16}")
 _INT64: Final = range(-(2**63), 2**63)
-_UINT64: Final = range(2**64)
-_UINT32: Final = range(2**32)
-_KINDS: Final = range(6)
+_UINT64: Final = 1 << 64
+_UINT32: Final = 1 << 32
+_KINDS: Final = 6
+"""Least numbers that are too large for a time, for flags and counts, and for a kind."""
 _SCALARS: Final = frozenset({bool, float, bytes, NoneType})
 
 
@@ -143,16 +146,18 @@ def _is_exact(span: Span, known: set[Any]) -> bool:
         and _SPAN_ID.fullmatch(span.span_id) is not None
         and (span.parent_id is None or span.parent_id in known or _is_id(_SPAN_ID, span.parent_id, known))
         and _are_texts((span.name, span.status_message, span.trace_state))
-        and _are_numbers(_UINT64, span.start_ns, span.end_ns)
-        and _are_numbers(_KINDS, span.kind)
-        and _are_numbers(_UINT32, span.flags, span.dropped_attributes)
+        and span.start_ns.__class__ is span.end_ns.__class__ is span.kind.__class__ is int
+        and span.flags.__class__ is span.dropped_attributes.__class__ is int
+        and 0 <= span.start_ns < _UINT64
+        and 0 <= span.end_ns < _UINT64
+        and 0 <= span.kind < _KINDS
+        and 0 <= span.flags < _UINT32
+        and 0 <= span.dropped_attributes < _UINT32
         and span.status.__class__ is SpanStatus
         and _are_exact(span.attributes)
         and not span.logs
-        and len(span.events) <= MOST_EVENTS
-        and all(map(_is_exact_event, span.events))
-        and len(span.links) <= MOST_LINKS
-        and all(map(_is_exact_link, span.links))
+        and (not span.events or _all_exact(_is_exact_event, span.events, MOST_EVENTS))
+        and (not span.links or _all_exact(_is_exact_link, span.links, MOST_LINKS))
         and (id(span.resource) in known or _is_source(span.resource, known))
         and (id(span.scope) in known or _is_source(span.scope, known))
     )
@@ -165,8 +170,13 @@ def _is_id(form: re.Pattern[str], text: str, known: set[Any]) -> bool:
     return True
 
 
+def _all_exact(is_exact: Callable[[T], bool], found: Sequence[T], most: int) -> bool:
+    return len(found) <= most and all(map(is_exact, found))
+
+
 def _is_exact_event(event: Event) -> bool:
-    is_timed = _are_texts((event.name,)) and _are_numbers(_UINT64, event.time_ns)
+    is_number = event.time_ns.__class__ is int and 0 <= event.time_ns < _UINT64
+    is_timed = is_number and _are_texts((event.name,))
     return is_timed and event.body is None and _are_exact(event.attributes)
 
 
@@ -192,11 +202,8 @@ def _are_exact(attributes: Attributes) -> bool:
 def _is_value(value: AttributeValue) -> bool:
     if isinstance(value, tuple):
         return all(not isinstance(each, tuple) and _is_value(each) for each in value)
-    return _are_texts((value,)) or _are_numbers(_INT64, value) or value.__class__ in _SCALARS
-
-
-def _are_numbers(bounds: range, *values: object) -> bool:
-    return all(value.__class__ is int and value in bounds for value in values)
+    is_number = value.__class__ is int and value in _INT64
+    return is_number or value.__class__ in _SCALARS or _are_texts((value,))
 
 
 def _are_texts(values: Iterable[Any]) -> bool:

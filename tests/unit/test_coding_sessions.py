@@ -384,7 +384,10 @@ def test_the_error_of_opencodes_last_message_ends_the_session(name: str, stop: S
     assert run.root_error == (reason if stop is None else "KeyboardInterrupt: interrupted by the user")
 
 
-def test_a_delegate_of_openhands_acts_until_its_observation() -> None:
+@pytest.mark.parametrize("place", [slice(None), slice(None, None, -1), slice(None, None, 2)])
+def test_a_delegate_of_openhands_acts_until_its_observation(place: slice) -> None:
+    """In whichever order the events stand."""
+
     def event(number: int, **fields: Any) -> dict[str, Any]:
         return {"id": number, "timestamp": f"2026-05-04T08:00:0{number}", "source": "agent", **fields}
 
@@ -398,7 +401,8 @@ def test_a_delegate_of_openhands_acts_until_its_observation() -> None:
         event(5, observation="delegate", content="It is down.", cause=1, extras={}),
         event(6, action="finish", args={"final_thought": "The shop is down."}),
     ]
-    found = [(agent, kind) for agent, kind, _ in steps_of(run_of(json.dumps(events).encode()))]
+    moved = [*events[place], *(one for one in events if one not in events[place])]
+    found = [(agent, kind) for agent, kind, _ in steps_of(run_of(json.dumps(moved).encode()))]
     main = found[0][0]
     assert ("BrowsingAgent", "tool") in found
     assert found[-1] == (main, "llm")
@@ -417,10 +421,12 @@ def test_events_of_the_openhands_sdk_are_read_too() -> None:
         tool("ObservationEvent", observation=seen) | {"source": "environment"},
         {"kind": "ConversationErrorEvent", "source": "agent", "code": "LLMError", "detail": "no credit"},
     ]
-    run = run_of(jsonl(events))
-    assert [(step.target, step.is_failed) for step in run.steps] == [(None, False), ("terminal", True)]
-    assert run.steps[1].input == '{"command": "ls"}'
-    assert run.root_error == "LLMError: no credit"
+    timed = [one | {"timestamp": f"2026-05-04T08:00:0{place // 2}"} for place, one in enumerate(events)]
+    for listed in (events, timed, timed[::-1]):
+        run = run_of(jsonl(listed))
+        assert [(step.target, step.is_failed) for step in run.steps] == [(None, False), ("terminal", True)]
+        assert run.steps[1].input == '{"command": "ls"}'
+        assert run.root_error == "LLMError: no credit"
 
 
 def test_the_answer_of_an_openhands_run_is_no_tool_as_well() -> None:

@@ -25,12 +25,13 @@ NAMES = (
     *("openai-chat", "openai-responses", "anthropic-messages", "bedrock-messages", "gemini-contents"),
     *("adk-session", "langchain-messages", "pydantic-ai-messages", "autogen-messages"),
     *("ag2-chat-messages", "ai-sdk-messages", "agent-framework-messages", "smolagents-steps"),
-    "llama-index-messages",
+    *("llama-index-messages", "haystack-messages"),
 )
 each_format = pytest.mark.parametrize("name", NAMES)
 MENDED = (
     ("Error: " + ERROR, ERROR),
     ("Encountered error: " + ERROR, ERROR),
+    ('"error": true', '"error": false'),
     ('"is_error": true', '"is_error": false'),
     ('"status": "error"', '"status": "success"'),
     (f'"error": "{ERROR}"', f'"result": "{ERROR}"'),

@@ -24,6 +24,11 @@ blamespan attribute examples/files/openai-chat.json
 - JSON may be one document, one a line, or several one after another. YAML is read too. Tables of spans or runs may be
   CSV, a data frame as JSON, or Parquet (with the extra `history`; not on the page *Analyse a file*).
 - A last line that is cut short is left out with a warning. Other damage is an error that names the line.
+- A file may hold runs of several formats, pages of an API (`{"data": […], "next": …}`), hits of a search, or objects around the run (`{"result": {"trace": …}}`), as long as one
+  key leads to it. Where an API lists messages or events newest first, they are read in their order.
+- A log of a model API's calls may hold request and response under keys of their own, as objects or texts, one a line or in a list: of proxies, batches, VCR's
+  cassettes, a browser's HAR. The calls may stand in any order. A call that failed is a step with its error, in the run that repeated it.
+- A streamed answer is read whole from its events: lines of `data:` as the server sent them, or their JSON; of chat completions, OpenAI Responses, Anthropic and Ollama.
 - A file of none of these formats is refused with one line that says what it looks like. For spans with attributes of
   your own, `blamespan map` proposes [a mapping](mapping.md).
 - A log of your own may name its messages' keys `author` and `body`, `from` and `value`, `speaker` and `utterance`, or alike: it is read

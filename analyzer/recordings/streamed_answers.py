@@ -1,0 +1,154 @@
+"""Streamed answers of model APIs: their events joined to the answer of a call without a stream. Pure.
+
+Events of several answers may follow one another, and chunks of chat completions may be mixed. An error in the
+stream is the answer's ``error``.
+Source: the streaming references of OpenAI (chat completions, responses), Anthropic and Ollama (2026).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from analyzer.recordings.fields import json_text, object_at, objects, text_at
+from analyzer.recordings.message_parts import error_text
+from analyzer.recordings.recording import Records
+
+_Object: TypeAlias = Mapping[str, Any]
+
+
+def is_event(one: Any) -> bool:
+    """Tell whether a record is an event of a stream: a chunk, or Anthropic's or the Responses API's."""
+    if not isinstance(one, dict):
+        return False
+    if one.get("object") == "chat.completion.chunk":
+        return True
+    kind = text_at(one, "type")
+    return (
+        kind in _OF_ANTHROPIC
+        or (kind.startswith("response.") and len(one) > 1)
+        or (isinstance(one.get("done"), bool) and isinstance(one.get("message"), dict))
+    )
+
+
+def _is_error(one: Any) -> bool:
+    return isinstance(one, dict) and ("error" in one or one.get("type") == "error")
+
+
+def answers_of(records: Records) -> list[Any] | None:
+    """Return the answers that the events of streams make up; ``None`` if not all records are events."""
+    if not all(is_event(one) or _is_error(one) for one in records):
+        return None
+    first = records[0]
+    if first.get("object") == "chat.completion.chunk":
+        return _of_chunks(records)
+    if "done" in first:
+        return _of_ollama(records)
+    return _of_responses(records) if text_at(first, "type").startswith("response.") else _of_blocks(records)
+
+
+def _of_chunks(chunks: Iterable[_Object]) -> list[Any]:
+    """Join the chunks of chat completions, which may be mixed with those of others."""
+    by_id: dict[str, list[_Object]] = {}
+    key = ""
+    for one in chunks:
+        key = text_at(one, "id") or key
+        by_id.setdefault(key, []).append(one)
+    return [_completion(parts) for parts in by_id.values() if any(map(_says, parts))]
+
+
+def _says(chunk: _Object) -> bool:
+    """Tell whether it is a part of an answer; Azure begins with what its filters found in the prompt."""
+    return bool(chunk.get("choices")) or "error" in chunk
+
+
+def _completion(chunks: Sequence[_Object]) -> _Object:
+    choices = [each for one in chunks for each in objects(one.get("choices"))]
+    deltas = [object_at(one, "delta") for one in choices if not one.get("index")]
+    calls: dict[Any, dict[str, Any]] = {}
+    for asked in (each for one in deltas for each in objects(one.get("tool_calls"))):
+        call = calls.setdefault(asked.get("index", len(calls)), {"id": "", "name": [], "arguments": []})
+        function = object_at(asked, "function")
+        call["id"] = call["id"] or json_text(asked.get("id"))
+        call["name"].append(json_text(function.get("name")))
+        call["arguments"].append(json_text(function.get("arguments")))
+    message: dict[str, Any] = {"role": "assistant"}
+    message |= {key: "".join(text_at(one, key) for one in deltas) for key in ("content", "refusal")}
+    if calls:
+        message["tool_calls"] = [
+            {"id": one["id"], "function": {key: "".join(one[key]) for key in ("name", "arguments")}}
+            for one in calls.values()
+        ]
+    answer = {"object": "chat.completion", "choices": [{"index": 0, "message": message}]}
+    return {**answer, **{key: one[key] for one in chunks for key in ("model", "error") if one.get(key)}}
+
+
+def _of_ollama(lines: Iterable[_Object]) -> list[Any]:
+    found: list[Any] = []
+    said: list[_Object] = []
+    for one in (*lines, {}):
+        said += [object_at(one, "message")] if one else []
+        if said and (not one or one.get("done")):
+            calls = [call for each in said for call in objects(each.get("tool_calls"))]
+            content = "".join(text_at(each, "content") for each in said)
+            message = {"role": "assistant", "content": content, **({"tool_calls": calls} if calls else {})}
+            found.append({"choices": [{"message": message}]})
+            said = []
+    return found
+
+
+_OF_ANTHROPIC: Final = frozenset(
+    {"message_start", "message_delta", "message_stop", "ping"}
+    | {"content_block_start", "content_block_delta", "content_block_stop"}
+)
+_DELTAS: Final[Mapping[str, str]] = {"text_delta": "text", "thinking_delta": "thinking"}
+
+
+def _of_blocks(events: Iterable[_Object]) -> list[Any]:
+    """Join Anthropic's events: a message begins, then its blocks grow by their index."""
+    found: list[dict[str, Any]] = []
+    blocks: dict[Any, dict[str, Any]] = {}
+    pieces: dict[Any, list[str]] = {}
+    for event in (*events, {"type": "message_start"}):
+        kind, index = text_at(event, "type"), event.get("index")
+        if kind == "message_start":
+            if found:
+                found[-1]["content"] = [_block(one, pieces[at]) for at, one in blocks.items()]
+            found.append({"stop_reason": None, **object_at(event, "message"), "role": "assistant"})
+            blocks, pieces = {}, {}
+        elif kind == "content_block_start":
+            blocks[index], pieces[index] = dict(object_at(event, "content_block")), []
+        elif kind == "content_block_delta" and index in blocks:
+            delta = object_at(event, "delta")
+            key = _DELTAS.get(text_at(delta, "type"), "partial_json")
+            pieces[index].append(text_at(delta, key))
+        elif kind == "error" and found:
+            found[-1]["error"] = error_text(event)
+    return found[:-1]
+
+
+def _block(block: Mapping[str, Any], pieces: Sequence[str]) -> _Object:
+    key = "input" if "input" in block else "thinking" if "thinking" in block else "text"
+    joined = "".join(pieces)
+    if key == "input":
+        return {**block, "input": joined or block["input"]}
+    return {**block, key: text_at(block, key) + joined} if joined else block
+
+
+def _of_responses(events: Iterable[_Object]) -> list[Any]:
+    """Return the responses that events end with; of one that was cut off, the items that were done."""
+    found: dict[str, dict[str, Any]] = {}
+    items: list[Any] = []
+    key = ""
+    for event in events:
+        if response := object_at(event, "response"):
+            key = text_at(response, "id") or key
+            found[key] = {**response, "object": "response", "output": response.get("output") or items}
+        kind = text_at(event, "type")
+        if kind == "response.created":
+            items = found.setdefault(key, {"object": "response"})["output"] = []
+        elif kind == "response.output_item.done":
+            items.append(event.get("item"))
+        elif kind == "error" and key:
+            found[key]["error"] = error_text(event)
+    return list(found.values())

@@ -1,0 +1,244 @@
+"""Each format as other programs pass it on: in wrappers and pages, encoded twice, newest first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from analyzer.api.local import attribute, read_runs
+from analyzer.inquiry.errors import UnreadableInput
+from analyzer.recordings.file_text import split_text
+from analyzer.recordings.read_files import FORMATS, read_recording
+from semconv.model import Status
+from tests.message_runs import ANSWER, CALL, ERROR, TASK, USER, run, told, tools
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "files"
+JSON = [one.example for one in FORMATS if (EXAMPLES / one.example).suffix != ".txt"]
+each_json = pytest.mark.parametrize("name", JSON)
+
+
+def records(name: str) -> list[Any]:
+    text = split_text((EXAMPLES / name).read_bytes())
+    assert text is not None
+    return list(text.records)
+
+
+def document(name: str) -> Any:
+    found = records(name)
+    return found[0] if len(found) == 1 else found
+
+
+def steps(data: str) -> list[list[tuple[str, str, str]]]:
+    return [told(one.trajectory) for one in read_runs(data.encode())]
+
+
+def without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: without_nulls(one) for key, one in value.items() if one is not None}
+    return [without_nulls(one) for one in value] if isinstance(value, list) else value
+
+
+WRITTEN: dict[str, Callable[[Any], str]] = {
+    "an API's answer": lambda found: json.dumps({"data": found, "meta": {"cursor": "x"}}),
+    "results of a query": lambda found: json.dumps({"results": [found], "next": None, "count": 1}),
+    "objects in objects": lambda found: json.dumps({"data": {"run": {"trace": found}}}),
+    "hits of a search": lambda found: json.dumps({"took": 1, "hits": {"hits": [{"_source": found}]}}),
+    "encoded twice": lambda found: json.dumps(json.dumps(found)),
+    "no nulls": lambda found: json.dumps(without_nulls(found)),
+    "YAML": lambda found: yaml.safe_dump(found, sort_keys=False),
+    "with a byte order mark": lambda found: "\ufeff" + json.dumps(found),
+}
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+@each_json
+def test_a_format_is_read_as_other_programs_pass_it_on(name: str, written: str) -> None:
+    if "hits" in written and len(records(name)) > 1:
+        pytest.skip("a search has a hit for each record")
+    found = document(name)
+    assert sorted(steps(WRITTEN[written](found))) == sorted(steps(json.dumps(found)))
+
+
+@pytest.mark.parametrize("name", [name for name in JSON if len(records(name)) > 1])
+def test_pages_of_an_api_are_read_as_one(name: str) -> None:
+    found = records(name)
+    half = len(found) // 2
+    pages = [json.dumps({"data": page, "next": "x"}) for page in (found[:half], found[half:])]
+    assert steps("\n".join(pages)) == steps(json.dumps(found))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("openai-chat.json", "pydantic-ai-messages.json", "autogen-messages.json", "codex.jsonl"),
+        *("llama-index-messages.json", "agent-framework-messages.json", "langgraph-updates.jsonl"),
+        *("haystack-messages.json", "openhands.json", "openai-agents.jsonl", "langsmith-runs.json"),
+        "claude-code.jsonl",
+    ],
+)
+def test_the_newest_may_stand_first(name: str) -> None:
+    found = records(name)
+    assert steps(json.dumps(found[::-1])) == steps(json.dumps(found))
+
+
+def test_messages_with_times_may_stand_in_any_order() -> None:
+    def at(second: int, **fields: Any) -> dict[str, Any]:
+        return {
+            "type": fields.pop("type"),
+            "created_at": f"2026-05-04T08:00:0{second}Z",
+            "metadata": {},
+            **fields,
+        }
+
+    call = {"id": "c1", "name": "tide_table", "arguments": "{}"}
+    asked = {**call, "call_id": "c1", "content": ERROR, "is_error": True}
+    again, failed = {**call, "id": "c2"}, {**asked, "call_id": "c2"}
+    messages = [
+        at(1, type="TextMessage", source="user", content=TASK),
+        at(2, type="ToolCallRequestEvent", source="desk", content=[call]),
+        at(3, type="ToolCallExecutionEvent", source="desk", content=[asked]),
+        at(4, type="ToolCallRequestEvent", source="desk", content=[again]),
+        at(5, type="ToolCallExecutionEvent", source="desk", content=[failed]),
+        at(6, type="TextMessage", source="desk", content=ANSWER),
+    ]
+    moved = [messages[place] for place in (2, 1, 5, 0, 3, 4)]
+    assert told(run(moved)) == told(run(messages))
+
+
+def test_files_of_several_exports_are_read_each_by_itself() -> None:
+    names = ("langfuse.json", "jaeger.json", "opencode.json", "opencode.json")
+    exports = [document(name) for name in names]
+    expected = sorted(one for name in dict.fromkeys(names) for one in steps(json.dumps(document(name))))
+    for data in (json.dumps(exports), "\n".join(map(json.dumps, exports))):
+        assert sorted(steps(data)) == expected
+
+
+def renamed(value: Any) -> Any:
+    """Return a copy with other ids of the session and its messages."""
+    if isinstance(value, dict):
+        return {
+            key: f"{one}-2" if key in _IDS and isinstance(one, str) else renamed(one)
+            for key, one in value.items()
+        }
+    return [renamed(one) for one in value] if isinstance(value, list) else value
+
+
+_IDS = frozenset({"id", "uuid", "parentUuid", "sessionId", "session_id", "call_id", "tool_use_id"}) | {
+    "parent_tool_use_id",
+    "sourceToolAssistantUUID",
+    "sessionID",
+}
+
+
+@pytest.mark.parametrize("name", ["codex.jsonl", "claude-code.jsonl", "gemini-cli.json", "opencode.json"])
+def test_sessions_that_were_joined_stay_sessions(name: str) -> None:
+    found = records(name)
+    (one,) = steps(json.dumps(document(name)))
+    assert steps("\n".join(map(json.dumps, [*found, *renamed(found)]))) == [one, one]
+
+
+def test_a_fork_of_a_codex_session_repeats_the_head_of_its_origin() -> None:
+    head, *lines = records("codex.jsonl")
+    assert len(steps("\n".join(map(json.dumps, [renamed(head), head, *lines])))) == 1
+
+
+def test_runs_of_openhands_that_were_joined_are_told_by_their_numbers() -> None:
+    found = records("openhands.json")
+    other = json.loads(json.dumps(found).replace("Dover", "Deal"))
+    (one,), (two,) = steps(json.dumps(found)), steps(json.dumps(other))
+    assert sorted(steps(json.dumps([*found, *other]))) == sorted([one, two])
+    overlapping = [*found[:4], *found[2:]]
+    assert steps(json.dumps(overlapping)) == [one]
+
+
+def test_resource_spans_may_stand_alone_in_a_list() -> None:
+    groups = [group for one in records("otlp.jsonl") for group in one["resourceSpans"]]
+    expected = steps("\n".join(map(json.dumps, records("otlp.jsonl"))))
+    assert steps(json.dumps(groups)) == expected
+    assert steps("\n".join(map(json.dumps, groups))) == expected
+
+
+def test_a_print_of_python_is_refused_with_what_to_write() -> None:
+    for text in (repr([USER]), repr(USER), "[ChatMessage(role='user', content='?')]"):
+        with pytest.raises(UnreadableInput, match=r"Python's print of values, not JSON: write json\.dumps"):
+            read_recording(text.encode())
+
+
+@pytest.mark.parametrize("keys", [("data", "results"), ("data", "spans")])
+def test_an_object_with_two_lists_is_not_opened(keys: tuple[str, str]) -> None:
+    messages = records("openai-chat.json")
+    with pytest.raises(UnreadableInput, match="unknown format"):
+        read_recording(json.dumps({keys[0]: messages, keys[1]: [{"x": 1}]}).encode())
+
+
+def test_a_table_with_quoted_names_is_no_json() -> None:
+    (found,) = read_runs(b'"role","content","at"\n"user","?","1"\n"assistant","!","2"\n')
+    assert told(found.trajectory) == [("assistant", "llm", "!")]
+
+
+# --- chat messages of other programs ---
+
+
+@pytest.mark.parametrize(
+    "roles", [("human", "ai"), ("USER", "ASSISTANT"), ("customer", "bot"), ("user", "gpt")]
+)
+def test_dialogues_with_other_names_of_the_roles_are_judged_like_the_apis(roles: tuple[str, str]) -> None:
+    messages = [{"role": role, "content": text} for role, text in zip(roles, (TASK, ANSWER), strict=True)]
+    found = run(messages)
+    assert (found.task, told(found)) == (TASK, [("assistant", "llm", ANSWER)])
+    assert attribute(json.dumps(messages).encode()).status is Status.NO_FAILURE
+
+
+def test_a_person_who_talks_with_one_program_is_no_record_of_a_failure() -> None:
+    chat = [{"from": "human", "value": TASK}, {"from": "gpt", "value": ANSWER}]
+    labelled = {"conversations": chat, "mistake_agent": "gpt", "mistake_step": 1}
+    assert attribute(json.dumps({"conversations": chat}).encode()).status is Status.NO_FAILURE
+    assert attribute(json.dumps(labelled).encode()).agent == "gpt"
+
+
+@pytest.mark.parametrize(
+    ("call", "result"),
+    [
+        ({"id": "c1", "name": "tide_table", "arguments": {}}, {"id": "c1", "error": True, "content": ERROR}),
+        (
+            {"id": "c1", "function": "tide_table", "args": {}},
+            {"tool_call_id": "c1", "content": "", "error": ERROR},
+        ),
+        (
+            {"id": "c1", "function": "tide_table", "arguments": {}, "type": "function"},
+            {"tool_call_id": "c1", "content": "", "error": {"type": "ConnectionError", "message": "away"}},
+        ),
+        (CALL, {"tool_call_id": "c1", "content": ERROR, "error": ERROR}),
+    ],
+    ids=["flat", "a name and args", "Inspect AI", "the API's call"],
+)
+def test_calls_of_benchmarks_are_read_with_the_errors_of_their_results(call: Any, result: Any) -> None:
+    messages = [
+        USER,
+        {"role": "assistant", "content": None, "tool_calls": [call], "source": "generate"},
+        {"role": "tool", "source": "input", **result},
+        {"role": "assistant", "content": ANSWER},
+    ]
+    for held in ({"samples": [{"id": 1, "messages": messages}]}, {"simulations": [{"messages": messages}]}):
+        found = run({"status": "success", **held})
+        ((agent, tool, _, error),) = tools(found)
+        assert (agent, tool, error.split(":")[0]) == ("assistant", "tide_table", "ConnectionError")
+
+
+def test_a_source_that_is_no_name_of_inspect_is_of_another_program() -> None:
+    with pytest.raises(UnreadableInput):
+        read_recording(json.dumps([{"role": "user", "content": "?", "source": {}}]).encode())
+
+
+def test_a_thread_of_the_assistants_api_is_listed_newest_first() -> None:
+    def message(second: int, role: str, text: str) -> dict[str, Any]:
+        content = [{"type": "text", "text": {"value": text, "annotations": []}}]
+        return {"object": "thread.message", "created_at": second, "role": role, "content": content}
+
+    found = run({"object": "list", "data": [message(2, "assistant", ANSWER), message(1, "user", TASK)]})
+    assert (found.task, found.output) == (TASK, ANSWER)
