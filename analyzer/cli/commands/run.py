@@ -304,7 +304,7 @@ def _other_python(command: Sequence[str]) -> str:
     if found is None or Path(found).parent != Path(sys.executable).parent:
         return ""
     return (
-        f"{python} is {found}, of the environment that blamespan is installed in: if your program has one of"
+        f"{found} belongs to the environment that blamespan is installed in: if your program has one of"
         " its own, name the Python of that one"
     )
 
