@@ -127,10 +127,10 @@ async def test_without_a_good_run_another_failure_of_the_same_task_is_shown_as_w
     other = replace(FAILED, run_id="other-task", task="Refund me.")
     await stage.add(other, "ferries", blame(other, 1), totals)
     page = await text_of(client, "/compare?a=failed")
-    assert "No passing run of this workflow and no other run of this task is known." in page
+    assert "No passing run of this workflow and no other run of this task is known: name another run." in page
     assert '<a href="/compare?a=failed&amp;b=other-task">Refund me.</a>' in page
     async with client.get("/api/compare?a=failed") as answer:
-        assert (answer.status, (await answer.text())[:14]) == (404, "No passing run")
+        assert (answer.status, (await answer.text())[:14]) == (404, "no passing run")
     again = replace(FAILED, run_id="again")
     await stage.add(again, "ferries", blame(again, 1), totals)
     page = await text_of(client, "/compare?a=failed")

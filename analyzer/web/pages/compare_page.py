@@ -218,7 +218,7 @@ async def _with_choices(
     newest = await context.pages.runs.page(RunQuery(tenant=tenant, limit=_MOST_CHOICES + 1))
     # a query without a tenant finds the runs of all
     rows = [row for row in newest.rows if row.key.tenant == tenant and row.key.run_id != own][:_MOST_CHOICES]
-    told = str(none) if rows else _ALONE
+    told = f"{str(none).capitalize()}." if rows else _ALONE
     return await _shown(context, request, (left, ""), None, note=told, sides=(first,), choices=rows)
 
 
