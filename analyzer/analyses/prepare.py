@@ -20,7 +20,7 @@ from analyzer.history.known_runs import FailedRun, facts_of, failed_run, release
 from analyzer.inquiry.verdict import NOTHING_SAYS_SO
 from analyzer.issues.counting import noted_run
 from analyzer.issues.issue_store import noted_document
-from analyzer.issues.labels.kept_run import pack, searched_text, task_alone
+from analyzer.issues.labels.kept_run import Ends, pack, searched_text, task_alone
 from analyzer.methods.history import COMPARED
 from analyzer.methods.registry import AUTO
 from collector_processor.core.analysis import Analysis, Analyst, KeepRun, KeptRun
@@ -325,11 +325,12 @@ def passed_by(unasked: Look) -> Look:
 def keeping(settings: Settings) -> KeepRun:
     """Return a function that produces the stored form of an analysed run."""
     texts, noticed = kept_texts(settings), notice_text(settings)
+    ends: Ends = {"task": texts, "output": texts} if settings.keep_passed_bytes > 0 else {"task": texts}
 
     def kept(trajectory: Trajectory, analysis: Analysis) -> KeptRun:
         is_failure = analysis.attribution.status not in BLAMELESS
-        # Successful runs keep only task, agents and order: most runs succeed, and cleaning text takes time.
-        packed = pack(trajectory, texts) if is_failure else pack(trajectory, omit, clean_task=texts)
+        # Successful runs keep only both ends, agents and order: most runs succeed, and cleaning takes time.
+        packed = pack(trajectory, texts) if is_failure else pack(trajectory, omit, ends)
         noted = noted_document(noted_run(NO_TENANT, trajectory, analysis, noticed))
         has_steps = is_failure or settings.keep_passed_bytes > 0
         text = (searched_text if has_steps else task_alone)(trajectory, texts)

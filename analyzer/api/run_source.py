@@ -39,7 +39,7 @@ from collector_processor.core.records import StoredVerdict
 from collector_processor.core.runs import Run, workflow_of
 from collector_processor.otlp import NO_TENANT, Signal, Tenant
 from collector_processor.rebuild.kept_spans import KeptSpans
-from collector_processor.rebuild.redaction import ALL_KINDS, Cleaner, make_redactor
+from collector_processor.rebuild.redaction import ALL_KINDS, Cleaner, Redact, make_redactor, redact
 from collector_processor.store.database.connection import Database, StoreConnection, open_database
 from collector_processor.store.verdicts import RunStore
 from semconv.dialects import USUAL, Reader
@@ -179,7 +179,13 @@ class StoreSource:
     """The store of a data directory; other processes may have it open too."""
 
     def __init__(
-        self, place: Path | str, *, is_fair_sample: bool, tenant: Tenant = NO_TENANT, reader: Reader = USUAL
+        self,
+        place: Path | str,
+        *,
+        is_fair_sample: bool,
+        tenant: Tenant = NO_TENANT,
+        reader: Reader = USUAL,
+        clean: Redact = redact,
     ) -> None:
         """Open the store.
 
@@ -188,12 +194,14 @@ class StoreSource:
             is_fair_sample: whether failures are not over-represented, so that shares are true.
             tenant: only its runs are read and labelled; empty for all tenants.
             reader: reads the spans of kept runs.
+            clean: removes secrets from a person's reason.
 
         Raises:
             CollectorError: it cannot be used.
         """
         self._tenant = tenant
         self._reader = reader
+        self._clean = clean
         self._database: Database = open_database(place)
         self._archive = RunArchive(self._database)
         self._kept_runs = WholeRuns(self._archive, Cleaner(make_redactor(ALL_KINDS, ())), reader)
@@ -289,7 +297,10 @@ class StoreSource:
             with _opened(self._database) as db:
                 verdicts, labels = RunStore(db), LabelStore(db)
                 verdict = find_run(verdicts, run_id, self._tenant or None)
-                return accept_label(labels, verdict, statement, time.time_ns(), verdicts=verdicts).to_json()
+                given = accept_label(
+                    labels, verdict, statement, time.time_ns(), verdicts=verdicts, clean=self._clean
+                )
+                return given.to_json()
 
         return await asyncio.to_thread(write)
 

@@ -112,6 +112,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    if sys.platform == "win32":  # file locks, signals and limits of processes are POSIX
+        complain("needs Linux (tested) or macOS (not tested): on Windows, use it in WSL")
+        return 2
     try:
         given = _with_border(sys.argv[1:] if arguments is None else list(arguments))
         code = _app(given)(args=given, standalone_mode=False)

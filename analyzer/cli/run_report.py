@@ -35,7 +35,16 @@ from collector_processor.rebuild.stages import rebuild
 from collector_processor.settings import Settings
 from collector_processor.trajectory import order
 from semconv.attributes import TASK_OUTCOME, TASK_OUTCOME_SOURCE
-from semconv.model import LogRecord, Outcome, OutcomeSource, Span, Status, Trace, Trajectory
+from semconv.model import (
+    LogRecord,
+    Outcome,
+    OutcomeSource,
+    Span,
+    Status,
+    Trace,
+    Trajectory,
+    agent_in_prose,
+)
 from semconv.record import record, replace
 
 _ACCUSED: Final = frozenset({Status.ATTRIBUTED, Status.SUSPECTED})
@@ -153,7 +162,9 @@ class Once:
                 print_json(to_json(one.attribution, one.trajectory))
             else:
                 _show(one)
-        if not judged:
+        if judged:
+            _say_where_it_ended(seen.ended, judged[-1].trajectory)
+        else:
             _say_why_nothing(seen)
         _advise(seen)
 
@@ -292,6 +303,16 @@ def _advise(seen: Seen) -> None:
     """Say what to install, if nothing but model calls was seen."""
     if seen.advice and not seen.traces:
         complain(seen.advice)
+
+
+def _say_where_it_ended(ended: Ended, trajectory: Trajectory) -> None:
+    """Say after which step a program failed: what its own error message is about did not become a step."""
+    if ended.code in ENDED_BY_USER or not trajectory.steps:
+        return
+    last = trajectory.steps[-1]
+    tools = ", ".join(dict.fromkeys(call.name for call in last.calls))
+    asked = f", in which {agent_in_prose(last.agent)} asked for {tools}; no result was seen" if tools else ""
+    complain(f"the program ended with exit code {ended.code} after step {last.index}{asked}")
 
 
 def _say_why_nothing(seen: Seen) -> None:

@@ -1,7 +1,7 @@
 """Deletion of runs from the store: everything stored about one run, or about all of a tenant's runs.
 
-Counts stay: issues, shares of agents, spending. The ids of analysed traces stay too, so that a late span
-alone does not bring a deleted run back.
+What the outbox still holds of them is not sent any more. Counts stay: issues, shares of agents, spending. The
+ids of analysed traces stay too, so that a late span alone does not bring a deleted run back.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from contextlib import contextmanager
 from typing import Final
 
 from collector_processor.core.records import Outgoing
+from collector_processor.core.scores import LANES
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.verdicts import post
+from collector_processor.wire.protobuf import write_field
+from semconv.attributes import RUN_ID
 
 _TABLES: Final = (
     "verdict",
@@ -35,6 +38,8 @@ _SPILLED_OF_RUN: Final = (
     " WHERE run_part.tenant = spilled_part.tenant AND run_part.run_id = ?))"
 )
 """The run's parts of open traces: a run of a whole trace has the trace's id."""
+_WITHDRAWS: Final = b'"scores":[]'
+"""What an entry for a sink contains that only deletes scores: an earlier deletion may have written it."""
 _PROOFS_OF_RUN: Final = "AND (subject = ? OR document LIKE ? ESCAPE '!')"
 """Experiments on the run, and backtests that replayed it among others."""
 
@@ -72,6 +77,7 @@ def _delete(db: StoreConnection, tenant: Tenant, run_id: str | None, *, notices:
         values, in_spilled = (tenant, run_id), (tenant, run_id, run_id)
         in_proofs = (tenant, run_id, f"%{_as_written(run_id)}%")
     with _overwriting(db), db.transaction():
+        _recall(db, tenant, run_id)
         post(db, notices)
         count: int = db.execute(
             f"SELECT count(DISTINCT run_id) FROM verdict WHERE {where}",  # noqa: S608 - our own words
@@ -88,6 +94,23 @@ def _delete(db: StoreConnection, tenant: Tenant, run_id: str | None, *, notices:
         )
         db.execute(f"UPDATE label SET why = NULL, author = NULL WHERE {where}", values)  # noqa: S608 - as above
     return count
+
+
+def _recall(db: StoreConnection, tenant: Tenant, run_id: str | None) -> None:
+    """Delete what waits to be sent about a run, or about all of a tenant's runs, except withdrawals."""
+    has = "position(? IN body) > 0" if db.is_postgresql else "instr(body, ?) > 0"
+    where = f"tenant = ? AND (signal NOT LIKE ? OR NOT {has})"
+    values: list[str | bytes] = [tenant, f"{LANES}%", _WITHDRAWS]
+    if run_id is not None:
+        where, values = f"{where} AND ({has} OR {has})", [*values, *_as_sent(run_id)]
+    db.execute(f"DELETE FROM outbox WHERE {where}", values)  # noqa: S608 - our own words
+
+
+def _as_sent(run_id: str) -> tuple[bytes, bytes]:
+    """Return a run's id as an attribute of a span or a log record, and as a field of a score's JSON."""
+    text = write_field(b"\x0a", run_id.encode("utf-8", "replace"))
+    attribute = write_field(b"\x0a", RUN_ID.encode()) + write_field(b"\x12", text)
+    return attribute, f'"run_id":{json.dumps(run_id)}'.encode()
 
 
 def _as_written(run_id: str) -> str:

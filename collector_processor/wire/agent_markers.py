@@ -30,7 +30,7 @@ from collector_processor.wire.protobuf import (
     some_fields,
     span_ids,
     too_many,
-    write_varint,
+    write_field,
 )
 from semconv.markers import (
     AGENT_VALUES,
@@ -114,24 +114,20 @@ OUR_TRACES: Final = bytes.fromhex(OWN_CALL_TRACE_PREFIX)
 
 def _key_value(key: str, value: bytes) -> bytes:
     """Return a ``KeyValue`` in field order, as most encoders write it."""
-    return _text(b"\x0a", key.encode()) + _text(b"\x12", value)
+    return write_field(b"\x0a", key.encode()) + write_field(b"\x12", value)
 
 
 def _value_key(key: str, value: bytes) -> bytes:
     """Return a ``KeyValue`` in reverse order, as the Collector writes it."""
-    return _text(b"\x12", value) + _text(b"\x0a", key.encode())
-
-
-def _text(tag: bytes, raw: bytes) -> bytes:
-    return tag + write_varint(len(raw)) + raw
+    return write_field(b"\x12", value) + write_field(b"\x0a", key.encode())
 
 
 _BITS: Final[dict[bytes, int]] = {
     write(key, value): bit
     for write in (_key_value, _value_key)
     for key, value, bit in (
-        *((key, _text(b"\x0a", value.encode()), AGENT_BIT) for key, value in AGENT_VALUES),
-        *((key, _text(b"\x0a", value.encode()), TOP_BIT) for key, value in WORKFLOW_VALUES),
+        *((key, write_field(b"\x0a", value.encode()), AGENT_BIT) for key, value in AGENT_VALUES),
+        *((key, write_field(b"\x0a", value.encode()), TOP_BIT) for key, value in WORKFLOW_VALUES),
         (CARRIER_KEY, b"\x10\x01", CARRIER_BIT),
     )
 }
@@ -183,7 +179,7 @@ def hints_of(attributes: Iterable[str] = ()) -> Hints:
 
     An attribute is looked for with the length that stands before a key: ``kind`` is not ``span.kind``.
     """
-    keys = [_text(b"\x0a", attribute.encode()) for attribute in sorted({*attributes})]
+    keys = [write_field(b"\x0a", attribute.encode()) for attribute in sorted({*attributes})]
     usual = (_hint(*(each.encode() for each in hint)) for hint in MODEL_HINTS)
     return (*usual, *(_hint(key, b"", b"") for key in keys))
 

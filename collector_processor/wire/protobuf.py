@@ -63,6 +63,11 @@ def write_varint(value: int) -> bytes:
     return bytes(written)
 
 
+def write_field(tag: bytes, raw: bytes) -> bytes:
+    """Return a length-delimited field."""
+    return tag + write_varint(len(raw)) + raw
+
+
 def fields(body: bytes, at: int, end: int) -> Iterator[Field]:
     """Iterate over the fields of the message in ``body[at:end]``.
 

@@ -1,4 +1,4 @@
-"""The real Jaeger and the real Collector as context managers, on free ports of loopback.
+"""The real Jaeger, Collector and Phoenix as context managers, on free ports of loopback.
 
 Knows their configuration files; the processes themselves are ``supervise``'s.
 A configuration is written as JSON, which is YAML too.
@@ -7,6 +7,7 @@ A configuration is written as JSON, which is YAML too.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -194,3 +195,27 @@ def _exporter(forwarding: Forwarding) -> Config:
 def _file_storage(folder: Path) -> Config:
     # fsync is off by default: the queue would not outlive the machine.
     return {"directory": str(folder), "create_directory": True, "fsync": True}
+
+
+@contextmanager
+def phoenix_serving(python: Path, folder: Path, **more: str) -> Iterator[str]:
+    """Run Phoenix with its data in a folder; yields its address.
+
+    Args:
+        python: an interpreter that has it.
+        folder: where it keeps its data and its log.
+        more: further environment variables.
+    """
+    port, grpc = free_ports(2)
+    environ = os.environ | {
+        "PHOENIX_HOST": HOST,
+        "PHOENIX_PORT": str(port),
+        "PHOENIX_GRPC_PORT": str(grpc),
+        "PHOENIX_WORKING_DIR": str(folder),
+        "PHOENIX_TELEMETRY_ENABLED": "false",
+        **more,
+    }
+    command = [str(python), "-m", "phoenix.server.main", "serve"]
+    ready = lambda: listens(port)  # noqa: E731 - a name for the line below
+    with running("phoenix", command, log=folder / "log", is_ready=ready, environ=environ):
+        yield f"http://{HOST}:{port}"

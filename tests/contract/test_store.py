@@ -28,23 +28,27 @@ from collector_processor.core.disk import RUNS, StoreError
 from collector_processor.core.records import EXPERIMENT, AbsentParent, Commit, Outgoing, RunFacts, RunIdentity
 from collector_processor.core.records import Place as RunPlace
 from collector_processor.core.runs import RunTotals
-from collector_processor.core.scores import Lane
+from collector_processor.core.scores import Lane, Score, ScoreChange, ScorePlace, pack_change
 from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant, TraceKey
+from collector_processor.rebuild.encode import encode, encode_logs
 from collector_processor.store.database.connection import Database, StoreConnection, open_database
 from collector_processor.store.database.postgresql_driver import open_engine
 from collector_processor.store.database.upgrade import SCHEMA
-from collector_processor.store.deletion import delete_run
+from collector_processor.store.deletion import delete_run, delete_tenant
 from collector_processor.store.schema import METADATA
 from collector_processor.store.verdicts import RunStore
-from semconv.model import TraceId
+from semconv.attributes import RUN_ID
+from semconv.model import Event, LogRecord, TraceId
 from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import wait_until
+from tests.factories import span
 from tests.issues import DAY, START, Bench
 from tests.run_store import analyses_of, joined
 from tests.verdicts import stored
 
 KEY: Final = TraceKey(NO_TENANT, TraceId("a" * 32))
 OTHER: Final = Tenant("x=b")
+PHOENIX: Final = Lane("scores:phoenix")
 UNRELEASED: Final = ("0001", "0012")
 """First and last schema of stores that were made before version 0.1.0, which have other tables."""
 TOTALS: Final = RunTotals(
@@ -261,6 +265,55 @@ def test_a_run_is_deleted_together_with_the_notice_of_it(db: StoreConnection) ->
     store.commit(Trace(outgoing=()).commit())
     assert delete_run(db, NO_TENANT, "run-1", [Outgoing(signal=lane, body=b"gone")])
     assert ([one.body for one in store.outbox(lane)], store.starting_with("", None, 9)) == ([b"gone"], [])
+
+
+def told_about(run_id: str, tenant: Tenant = NO_TENANT) -> tuple[Outgoing, ...]:
+    """Return what is sent about a verdict on a run: a span, a log record and a score."""
+    name = {RUN_ID: run_id}
+    score = Score(
+        place=ScorePlace(name="task_success", trace_id="t", span_id="s"),
+        score=0.0,
+        label="fail",
+        explanation="why",
+        annotator="HUMAN",
+        metadata={},
+    )
+    record = LogRecord(
+        trace_id=KEY.trace_id, span_id=None, event=Event(name="evaluation", time_ns=1, attributes=name)
+    )
+    change = ScoreChange(tenant=tenant, run_id=run_id, decided_ns=1, scores=(score,))
+    bodies: dict[Signal | Lane, bytes] = {
+        Signal.TRACES: encode([span(3, attributes=name)]),
+        Signal.LOGS: encode_logs([record]),
+        PHOENIX: pack_change(change),
+    }
+    return tuple(Outgoing(signal=lane, body=body, tenant=tenant) for lane, body in bodies.items())
+
+
+def waiting(store: RunStore) -> list[tuple[Tenant, bytes]]:
+    return [(one.tenant, one.body) for lane in (*Signal, PHOENIX) for one in store.outbox(lane)]
+
+
+@pytest.mark.parametrize("run_id", ["run-1", 'a "run" of %_\\ 東京', "x" * 300])
+def test_what_waits_to_be_sent_about_a_deleted_run_is_not_sent_any_more(
+    db: StoreConnection, run_id: str
+) -> None:
+    store, others = RunStore(db), (*told_about(f"{run_id}0"), *told_about(run_id, OTHER))
+    store.commit(Trace(run_id=run_id, outgoing=(*told_about(run_id), *others)).commit())
+    delete_run(db, NO_TENANT, run_id)
+    assert sorted(waiting(store)) == sorted((one.tenant, one.body) for one in others)
+    delete_tenant(db, NO_TENANT)
+    assert sorted(waiting(store)) == sorted((one.tenant, one.body) for one in told_about(run_id, OTHER))
+
+
+def test_the_deletion_of_scores_still_waits_after_further_deletions(db: StoreConnection) -> None:
+    store = RunStore(db)
+    store.commit(Trace(outgoing=told_about("run-1")).commit())
+    gone = ScoreChange(tenant=NO_TENANT, run_id="run-1", decided_ns=2)
+    delete_run(db, NO_TENANT, "run-1", [Outgoing(signal=PHOENIX, body=pack_change(gone))])
+    delete_run(db, NO_TENANT, "run-1")
+    delete_tenant(db, NO_TENANT)
+    assert waiting(store) == [(NO_TENANT, pack_change(gone))]
 
 
 def test_what_a_refused_replacement_says_goes_late_and_once(db: StoreConnection) -> None:

@@ -197,3 +197,19 @@ def test_other_users_cannot_read_a_services_files(start_line: StartLine, tmp_pat
     kept = [tmp_path / "data", *(tmp_path / "data").rglob("*")]
     assert len(kept) > 4
     assert [path for path in kept if path.stat().st_mode & 0o077] == []
+
+
+def test_the_first_start_begins_with_its_addresses_one_a_line(tmp_path: Path) -> None:
+    folder = tmp_path / ("a long name " * 8)
+    command = [sys.executable, "-m", "analyzer", "serve", "--data-dir", str(folder)]
+    with subprocess.Popen(
+        command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as service:
+        assert service.stdout is not None
+        lines = [service.stdout.readline().rstrip("\n") for _ in range(5)]
+        service.terminate()
+    assert [line[:12].strip() for line in lines] == [
+        *("page", "OTLP/gRPC", "OTLP/HTTP", "goes on to", "analysed by"),
+    ]
+    assert lines[0].endswith("/metrics)")
+    assert lines[4].endswith(str(folder))

@@ -112,10 +112,13 @@ async def test_a_coding_agent_finds_out_who_broke_a_run(stage: Stage) -> None:
 
 async def test_labels_are_given_only_if_that_is_allowed(stage: Stage) -> None:
     await stage.add(RUN, "shop", blame(RUN, 2))
-    async with session("--data-dir", str(stage.folder), "--allow-writes") as client:
+    patterns = {"redact_patterns": r"ZEBRA-\d+"}
+    async with session("--data-dir", str(stage.folder), "--allow-writes", **patterns) as client:
         assert "expected" in await refused(client, "label_run", run_id="run-1")
         assert "expected" in await refused(client, "label_run", run_id="run-1", step=1, did_not_fail=True)
-        assert (await told(client, "label_run", run_id="run-1", step=1))["agent"] == "clerk"
+        why = "it asked ann@example.org about ZEBRA-17"
+        given = await told(client, "label_run", run_id="run-1", step=1, why=why)
+        assert (given["agent"], given["why"]) == ("clerk", "it asked [e-mail] about [redacted]")
     assert stage.labels.last() == 1
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from benchmarks.accuracy.right_runs import __main__ as right_runs
 from collector_processor.otlp import Signal
 from tests.backends.fixtures import insist_on
 from tests.backends.install import python_of
+from tests.backends.processes import phoenix_serving
 from tests.backends.supervise import HOST, free_ports, listens, running
 
 PROJECT: Final = "pulled"
@@ -89,19 +89,8 @@ def verdicts(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, A
 @contextmanager
 def phoenix(folder: Path, **more: str) -> Iterator[str]:
     python = insist_on("phoenix", python_of("phoenix"))
-    port, grpc = free_ports(2)
-    environ = os.environ | {
-        "PHOENIX_HOST": HOST,
-        "PHOENIX_PORT": str(port),
-        "PHOENIX_GRPC_PORT": str(grpc),
-        "PHOENIX_WORKING_DIR": str(folder),
-        "PHOENIX_TELEMETRY_ENABLED": "false",
-        **more,
-    }
-    command = [str(python), "-m", "phoenix.server.main", "serve"]
-    ready = lambda: listens(port)  # noqa: E731 - a name for the line below
-    with running("phoenix", command, log=folder / "log", is_ready=ready, environ=environ):
-        yield f"http://{HOST}:{port}"
+    with phoenix_serving(python, folder, **more) as url:
+        yield url
 
 
 @contextmanager

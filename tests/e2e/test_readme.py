@@ -23,7 +23,7 @@ from tests.e2e.test_without_models import PROGRAM
 from tools.markdown_blocks import ROOT, blocks
 
 UNPREPARED: Final = """
-import json, os
+import json, os, sys
 from urllib.request import Request, urlopen
 def ask(instructions, text):
     messages = [{"role": "system", "content": instructions}, {"role": "user", "content": text}]
@@ -31,6 +31,7 @@ def ask(instructions, text):
     headers = {"Content-Type": "application/json", "Authorization": "Bearer none"}
     request = Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", asked, headers)
     return json.load(urlopen(request))["choices"][0]["message"]["content"]
+print(sys.prefix)
 print(ask("You are the analyst.", "Sales were 1,200, 1,450 and 980 units. How many units in total?"))
 """
 SHELL: Final = [block.text for block in blocks(ROOT / "README.md") if block.language == "sh"]
@@ -65,6 +66,9 @@ def test_the_installation_judges_a_program_that_is_not_instrumented(checkout: Pa
         )  # fmt: skip
     assert ended.returncode == 0, ended.stderr[-3_000:]
     assert "3,530 units" in ended.stdout
+    assert str(tmp_path / "blamespan") not in ended.stdout, (
+        "the program ran in our environment, not in its own"
+    )
     assert "analyst, at step" in ended.stderr
 
 

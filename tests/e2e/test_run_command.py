@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -131,6 +132,30 @@ def test_a_program_that_has_never_heard_of_spans_is_judged(plain: Path, provider
         cwd=plain, env=environment(), capture_output=True, text=True, timeout=300, check=True,
     )  # fmt: skip
     assert json.loads(again.stdout)["agent"] == "analyst"
+
+
+def test_a_program_that_fails_between_two_calls_is_told_where(plain: Path, provider: str) -> None:
+    broken = PLAIN.replace("result =", "raise KeyError('units')\nresult =")
+    (plain / "report.py").write_text(broken)
+    ended = run(plain, "--", sys.executable, "report.py", OPENAI_BASE_URL=provider)
+    assert ended.returncode == 1
+    assert "KeyError: 'units'" in ended.stderr
+    last = ended.stderr.splitlines()[-1]
+    said = "after step 0, in which researcher asked for sales; no result was seen"
+    assert last == f"blamespan: the program ended with exit code 1 {said}"
+    (plain / "report.py").write_text(f"{PLAIN}\nsys.exit(3)")
+    ended = run(plain, "--", sys.executable, "report.py", OPENAI_BASE_URL=provider)
+    assert "the program ended with exit code 3 after step 3\n" in ended.stderr
+
+
+def test_a_program_in_an_environment_without_its_packages_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "agents.py").write_text("import a_package_of_another_environment")
+    ended = run(tmp_path, "--", sys.executable, "agents.py")
+    assert ended.returncode == 1
+    assert "name the Python of that one" in ended.stderr
+    ended = run(tmp_path, "--", shutil.which("python3", path=os.defpath) or "", "agents.py")
+    assert ended.returncode == 1
+    assert "name the Python of that one" not in ended.stderr
 
 
 def test_as_json_the_programs_output_goes_to_standard_error(plain: Path, provider: str) -> None:

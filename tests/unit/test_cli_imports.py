@@ -32,3 +32,11 @@ def test_a_command_is_found_wherever_it_stands(
 ) -> None:
     assert run(arguments) == 2
     assert "Missing argument" in capsys.readouterr().err
+
+
+def test_on_windows_every_command_says_what_it_needs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.platform", "win32")
+    assert run(["run", "--", "python", "agents.py"]) == 2
+    assert "needs Linux (tested) or macOS (not tested)" in capsys.readouterr().err

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from analyzer.issues.beside_verdicts import text_row
 from analyzer.issues.labels.correcting import follow_labels
 from analyzer.issues.labels.kept_run import pack
 from analyzer.issues.labels.label_store import LabelStore, PackedRun
 from analyzer.issues.labels.labelling import AcceptedLabel, accept_label
 from analyzer.issues.labels.run_label import LabelKind, Statement
 from collector_processor.core.records import Commit, StoredVerdict, stated_certainty
+from collector_processor.core.scores import Lane
 from collector_processor.otlp import NO_TENANT, Signal
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redaction import keep
 from collector_processor.rebuild.stages import rebuild
+from collector_processor.store.database.connection import StoreConnection
+from collector_processor.store.deletion import delete_run
+from collector_processor.store.run_text import RunTextRows
 from collector_processor.store.verdicts import RunStore
 from collector_processor.writeback.annotate import CarrierPolicy
 from collector_processor.writeback.outgoing import Decision, write_back
@@ -141,6 +147,40 @@ def test_a_correction_keeps_the_evidence_and_carries_the_persons_reason(world: W
     world.say(DID_NOT_FAIL)
     world.follow()
     assert json.loads(world.verdict().document)["lineage"] == LINEAGE
+
+
+IN_INDEX = "SELECT 1 FROM run_text_index WHERE run_text_index MATCH 'zeb'"
+
+
+def everywhere(db: StoreConnection) -> str:
+    """Return what all tables of a store contain."""
+    names = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    tables = [name for name in names if not name.startswith("run_text_index")]  # the index of a table's texts
+    rows = [row for name in tables for row in db.execute(f"SELECT * FROM {name}")]
+    return "\n".join(str(cell) for row in rows for cell in row)
+
+
+def test_a_persons_reason_is_gone_with_its_run_and_never_in_the_log(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    db, lane = world.store._db, Lane("scores:phoenix")
+    texts = RunTextRows(db)
+    assert texts.create_index()
+    world.policy = CarrierPolicy(lanes={NO_TENANT: (lane,)})
+    world.judge()
+    world.say(replace(WRITER, why="it misread the zebra crossing"))
+    follow_labels(world.store, world.labels, world.policy, 7)
+    texts.write([text_row(world.verdict(), "")])
+    waiting = [one for name in (*Signal, lane) for one in world.store.outbox(name)]
+    assert {one.signal for one in waiting if b"zebra" in one.body} == {Signal.TRACES, Signal.LOGS, lane}
+    assert "zebra" in everywhere(db)
+    assert list(db.execute(IN_INDEX)) == [(1,)]
+    delete_run(db, NO_TENANT, TRACE)
+    assert world.store.outbox_size() == 0
+    assert "zebra" not in everywhere(db)
+    assert "zebra" not in caplog.text
+    assert list(db.execute(IN_INDEX)) == []
 
 
 def test_a_reason_given_later_is_kept_with_the_label_and_makes_no_new_version(world: World) -> None:

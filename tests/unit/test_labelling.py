@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from analyzer.analyses.prepare import keeping
 from analyzer.issues.beside_verdicts import keeper
-from analyzer.issues.labels.kept_run import pack, task_of, unpack
+from analyzer.issues.labels.kept_run import ends_of, pack, unpack
 from analyzer.issues.labels.label_store import LabelStore, PackedRun
 from analyzer.issues.labels.labelling import NoSuchRun, accept_label, find_run, training_runs
 from analyzer.issues.labels.run_label import LabelKind, Statement
@@ -179,22 +180,32 @@ async def test_the_service_keeps_failed_runs_redacted_and_of_the_rest_who_acted(
     bench.close()
 
 
+ANN = "ann@example.org"
+
+
 @pytest.mark.parametrize(
-    ("export", "shown"),
-    [("redacted", "Write to [e-mail]"), ("full", "Write to ann@example.org"), ("none", "")],
+    ("settings", "shown"),
+    [
+        ({"export_text": "redacted"}, ("Write to [e-mail]", "Sent to [e-mail].")),
+        ({"export_text": "full"}, (f"Write to {ANN}", f"Sent to {ANN}.")),
+        ({"export_text": "none"}, ("", "")),
+        ({"keep_passed_bytes": 0}, ("Write to [e-mail]", "")),
+    ],
 )
-def test_a_run_that_passed_keeps_its_task_as_the_settings_allow(export: str, shown: str) -> None:
-    settings = load_settings({"BLAMESPAN_REDACT": "none", "BLAMESPAN_EXPORT_TEXT": export})
-    asked = replace(RUN, task="Write to ann@example.org", output="Sent.")
-    packed = keeping(settings)(asked, analysis(Status.NO_FAILURE)).packed
+def test_a_run_that_passed_keeps_its_task_and_its_answer_as_the_settings_allow(
+    settings: dict[str, Any], shown: tuple[str, str]
+) -> None:
+    asked = replace(RUN, task=f"Write to {ANN}", output=f"Sent to {ANN}.")
+    told = load_settings({"BLAMESPAN_REDACT": "none"}).model_copy(update=settings)
+    packed = keeping(told)(asked, analysis(Status.NO_FAILURE)).packed
     assert packed is not None
-    assert task_of(packed, 100) == shown
-    run = unpack(packed).trajectory
-    assert (run.output, [one.output for one in run.steps]) == ("", ["", "", ""])
+    assert ends_of(packed, 100) == shown
+    assert [one.output for one in unpack(packed).trajectory.steps] == ["", "", ""]
 
 
 def test_a_long_task_of_a_run_that_passed_is_shortened() -> None:
-    packed = pack(replace(RUN, task="Sum up: " + 100_000 * "very long "), lambda _text: "", lambda text: text)
+    long_task = replace(RUN, task="Sum up: " + 100_000 * "very long ")
+    packed = pack(long_task, lambda _text: "", {"task": lambda text: text})
     assert packed is not None
     assert unpack(packed).trajectory.task.startswith("Sum up: very long ")
     assert len(unpack(packed).trajectory.task) < 1_100

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import zlib
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from aiohttp.web import Application, Request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.issues.labels.kept_run import TextSearch, pack, task_of
+from analyzer.issues.labels.kept_run import TextSearch, ends_of, pack
 from analyzer.issues.labels.label_store import PackedRun
 from analyzer.issues.labels.run_label import Label, LabelKind
 from analyzer.telemetry.metric import as_label
@@ -27,6 +28,7 @@ from collector_processor.core.disk import RUNS
 from collector_processor.core.records import Commit
 from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import NO_TENANT, Tenant
+from collector_processor.rebuild.redaction import keep, omit
 from collector_processor.store.database.connection import open_database
 from semconv.model import Blame, Effort, Status
 from tests.runs import run, step
@@ -34,18 +36,36 @@ from tests.web.stage import NOW_NS, Stage, verdict_of
 from tests.web.test_pages import RUN, blame
 
 
-@given(st.text(max_size=300), st.integers(1, 250))
-def test_the_beginning_of_a_task_is_read_without_the_run(task: str, limit: int) -> None:
-    clean = task.encode("utf-8", "replace").decode()
-    packed = pack(run(step("a", "x" * 5_000), task=clean), lambda text: text)
+@given(st.text(max_size=300), st.text(max_size=300), st.integers(1, 250))
+def test_the_beginnings_of_task_and_answer_are_read_without_the_run(
+    task: str, answer: str, limit: int
+) -> None:
+    clean = [text.encode("utf-8", "replace").decode() for text in (task, answer)]
+    packed = pack(run(step("a", "x" * 5_000), task=clean[0], output=clean[1]), lambda text: text)
     assert packed is not None
-    found = task_of(packed, limit)
-    assert clean.startswith(found)
-    assert len(found) >= min(len(clean), limit) - 1
+    for text, found in zip(clean, ends_of(packed, limit), strict=True):
+        assert text.startswith(found)
+        assert len(found) >= min(len(text), limit) - 1
 
 
-def test_what_cannot_be_read_has_no_task() -> None:
-    assert task_of(b"broken", 10) == ""
+def test_a_task_that_quotes_a_kept_run_is_not_taken_for_the_answer() -> None:
+    task = 'Say "task":"no" and ","output":"neither", then \\'
+    packed = pack(run(step("a", "x"), task=task, output='"output":"yes'), lambda text: text)
+    assert packed is not None
+    assert ends_of(packed, 200) == (task, '"output":"yes')
+
+
+def test_the_longest_ends_of_a_run_that_passed_are_read_from_the_beginning_of_what_is_kept() -> None:
+    signs = "".join(map(chr, random.Random(1).sample(range(0x20000, 0x2A000), 4_000)))
+    told = run(step("a", "x" * 5_000), task=signs[:2_000], output=signs[2_000:])
+    packed = pack(told, omit, {"task": keep, "output": keep})
+    assert packed is not None
+    assert ends_of(packed[:16_384], 240) == (signs[:240], signs[2_000:2_240])
+
+
+@pytest.mark.parametrize("broken", [b"broken", b"", zlib.compress(b"[]")])
+def test_what_cannot_be_read_has_neither_task_nor_answer(broken: bytes) -> None:
+    assert ends_of(broken, 10) == ("", "")
 
 
 async def test_a_search_looks_at_so_many_and_says_where_it_stopped(

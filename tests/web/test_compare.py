@@ -76,8 +76,7 @@ async def test_a_run_is_compared_with_the_nearest_one_of_its_workflow(stage: Sta
         return RunTotals(workflow=workflow, steps=3)
 
     await stage.add(FAILED, "ferries", blame(FAILED, 1), totals("seats"))
-    page = await text_of(client, "/compare?a=failed", 404)
-    assert "no passing run of this workflow" in page
+    assert "This is the only run so far" in await text_of(client, "/compare?a=failed")
     await stage.add(PASSED, "ferries", None, totals("seats"))
     await stage.add(replace(PASSED, run_id="other-task", task="Refund me."), "ferries", None, totals("seats"))
     await stage.add(replace(PASSED, run_id="other-flow"), "ferries", None, totals("refunds"))
@@ -127,12 +126,31 @@ async def test_without_a_good_run_another_failure_of_the_same_task_is_shown_as_w
     await stage.add(FAILED, "ferries", blame(FAILED, 1), totals)
     other = replace(FAILED, run_id="other-task", task="Refund me.")
     await stage.add(other, "ferries", blame(other, 1), totals)
-    assert "no passing run of this workflow" in await text_of(client, "/compare?a=failed", 404)
+    page = await text_of(client, "/compare?a=failed")
+    assert "No passing run of this workflow and no other run of this task is known: name another run." in page
+    assert '<a href="/compare?a=failed&amp;b=other-task">Refund me.</a>' in page
+    async with client.get("/api/compare?a=failed") as answer:
+        assert (answer.status, (await answer.text())[:14]) == (404, "no passing run")
     again = replace(FAILED, run_id="again")
     await stage.add(again, "ferries", blame(again, 1), totals)
     page = await text_of(client, "/compare?a=failed")
     assert 'href="/runs/again"' in page
     assert "a run with the same task that may have failed too" in page
+
+
+async def test_a_run_without_a_near_one_is_shown_with_the_newest_others_to_choose_from(
+    stage: Stage, client: Client
+) -> None:
+    totals = RunTotals(workflow="seats", steps=3)
+    for number in range(12):
+        other = replace(PASSED, run_id=f"other-{number}", task=f"<b>Refund</b> {number}")
+        await stage.add(other, "shop", None, totals)
+    await stage.add(FAILED, "ferries", blame(FAILED, 1), totals)
+    page = await text_of(client, "/compare?a=failed")
+    assert ASKED in page
+    assert '<a href="/compare?a=failed&amp;b=other-11">&lt;b&gt;Refund&lt;/b&gt; 11</a>' in page
+    assert page.count('<li><a href="/compare?') == 10
+    assert "No such run: nowhere".lower() in (await text_of(client, "/compare?a=nowhere", 404)).lower()
 
 
 async def test_another_tenants_run_is_never_the_nearest_and_its_id_does_not_hide_ours(
@@ -141,7 +159,9 @@ async def test_another_tenants_run_is_never_the_nearest_and_its_id_does_not_hide
     totals, other = RunTotals(workflow="seats", steps=3), Tenant("x-scope-orgid=red")
     await stage.add(FAILED, "ferries", blame(FAILED, 1), totals)
     await stage.add(replace(PASSED, run_id="theirs"), "ferries", None, totals, tenant=other)
-    assert "no passing run of this workflow" in await text_of(client, "/compare?a=failed", 404)
+    page = await text_of(client, "/compare?a=failed")
+    assert "This is the only run so far" in page
+    assert "theirs" not in page
     await stage.add(PASSED, "ferries", None, totals)
     await stage.add(PASSED, "ferries", None, totals, tenant=other)
     page = await text_of(client, "/compare?a=failed")

@@ -616,20 +616,46 @@ async def test_an_issue_is_decided_where_it_is_shown(stage: Stage, client: Clien
     assert stage.issues.kept[issue_id].issue.state is IssueState.RESOLVED
 
 
+PASSED = Abstention(status=Status.NO_FAILURE, reason="an evaluator states its outcome: success")
+SILENT = Abstention(status=Status.NO_FAILURE, reason="nothing says that the run failed")
+
+
 @pytest.mark.parametrize(
-    ("reason", "said", "heading"),
+    ("verdict", "said", "heading"),
     [
-        ("nothing says that the run failed", "no sign of failure", "No sign of failure"),
-        ("an evaluator states its outcome: success", "passed", "Nothing broke"),
+        (SILENT, "no sign of failure", "No sign of failure"),
+        (PASSED, "passed", "Nothing broke"),
     ],
 )
 async def test_a_run_passed_only_where_somebody_says_so(
-    stage: Stage, client: Client, reason: str, said: str, heading: str
+    stage: Stage, client: Client, verdict: Abstention, said: str, heading: str
 ) -> None:
-    verdict = Abstention(status=Status.NO_FAILURE, reason=reason)
     await stage.add(RUN, "shop", Attribution(run_id=RUN.run_id, verdict=verdict, method="triage"))
     assert f">{said}</span>" in await text_of(client, "/runs")
     assert f"{heading}</h1>" in await text_of(client, "/runs/run-1")
+
+
+@pytest.mark.parametrize("verdict", [PASSED, SILENT])
+async def test_the_list_gives_the_answer_of_a_run_without_a_failure(
+    stage: Stage, client: Client, verdict: Abstention
+) -> None:
+    fine = replace(RUN, output="<b>7,245</b>\nin all" + " and more" * 100)
+    await stage.add(fine, "shop", Attribution(run_id=fine.run_id, verdict=verdict, method="triage"))
+    page = await text_of(client, "/runs")
+    assert '<span class="reason">Answer: &lt;b&gt;7,245&lt;/b&gt; in all and more' in page
+    assert "…</span>" in page
+
+
+async def test_the_list_gives_the_answer_once_a_person_says_that_the_run_did_not_fail(
+    stage: Stage, client: Client
+) -> None:
+    await stage.add(replace(RUN, output="7,245 in all"), "shop", blame(RUN, 2))
+    assert "Answer:" not in await text_of(client, "/runs")
+    async with client.post("/runs/run-1/label", data={"answer": "passed"}, headers=OURS) as answer:
+        assert answer.status == 200
+    page = await text_of(client, "/runs")
+    assert '<span class="reason">Answer: 7,245 in all</span>' in page
+    assert "it is wrong" not in page
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from analyzer.cli.output import CommandFailed, WrongUsage, optional
 from analyzer.service.lifetime import collecting_rarely
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import NO_TENANT, Address, Tenant, tenant_headers, tenant_of
+from collector_processor.rebuild.redaction import make_redactor, read_kinds
 from collector_processor.settings import load_settings, require_token_beyond
 
 
@@ -81,9 +82,14 @@ def mcp(
             f"{settings.data_dir}: holds no runs: expected the data directory of `blamespan serve`"
         )
     reader = open_reader(settings.mappings)
-    with closing(
-        StoreSource(place, tenant=asked, reader=reader, is_fair_sample=settings.is_fair_sample)
-    ) as source:
+    opened = StoreSource(
+        place,
+        tenant=asked,
+        reader=reader,
+        is_fair_sample=settings.is_fair_sample,
+        clean=make_redactor(read_kinds(settings.redact), settings.redact_patterns).redact,
+    )
+    with closing(opened) as source:
         is_the_users = address is None or settings.token  # another user's process could ask a port
         here = (settings.data_dir, asked or None) if is_the_users else None
         _serve(source, allow_writes=allow_writes, listen=address, token=settings.token, here=here)

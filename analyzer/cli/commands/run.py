@@ -282,17 +282,30 @@ async def _seen(program: _Program, wishes: Wishes, added: _Added) -> Seen:
         importing = asyncio.create_task(asyncio.to_thread(import_module, _REPORT))
         ended = await _ended(program.command, environ, wishes)
         await importing
+    calls = tuple(gateway.calls) if gateway else ()
     return Seen(
         program=program.name,
         ended=ended,
         traces=collected.bodies(Signal.TRACES),
         logs=collected.bodies(Signal.LOGS),
-        calls=tuple(gateway.calls) if gateway else (),
+        calls=calls,
         has_gateway=gateway is not None,
         left_out=gateway.left_out if gateway else 0,
         undelivered=collected.undelivered,
         why_undelivered=collected.why,
-        advice=added.advice,
+        advice=added.advice or (_other_python(program.command) if ended.code and not calls else ""),
+    )
+
+
+def _other_python(command: Sequence[str]) -> str:
+    """Return what to type in place of our own Python, which may lack the program's packages."""
+    python = python_of(command)
+    found = shutil.which(python) if python else None
+    if found is None or Path(found).parent != Path(sys.executable).parent:
+        return ""
+    return (
+        f"{found} belongs to the environment that blamespan is installed in: if your program has one of"
+        " its own, name the Python of that one"
     )
 
 

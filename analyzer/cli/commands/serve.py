@@ -194,15 +194,20 @@ def _announce(running: Running, settings: Settings, output: OutputFormat) -> Non
             }
         )
         return
-    screen = console()
-    screen.print(f"page        http://{running.web}/   (also /api/runs, /healthz, /readyz, /metrics)")
-    screen.print(f"OTLP/gRPC   {running.grpc}", f"OTLP/HTTP   http://{running.http}", sep="\n")
-    screen.print(
-        f"goes on to  {', '.join(sorted(set(backends.values()))) or 'nowhere (BLAMESPAN_FORWARD_ENDPOINT)'}"
-    )
     own = f"{settings.method}, {settings.model or 'no model'}"
     by = "analyzers over the store" if settings.asks_analyzers else own
-    screen.print(f"analysed by {by}; kept in {settings.data_dir}")
+    _say(
+        f"page        http://{running.web}/   (also /api/runs, /healthz, /readyz, /metrics)",
+        f"OTLP/gRPC   {running.grpc}",
+        f"OTLP/HTTP   http://{running.http}",
+        f"goes on to  {', '.join(sorted(set(backends.values()))) or 'nowhere (BLAMESPAN_FORWARD_ENDPOINT)'}",
+        f"analysed by {by}; kept in {settings.data_dir}",
+    )
+
+
+def _say(*lines: str) -> None:
+    """Print lines as they are: a narrow terminal wraps them, a file keeps each in one."""
+    console().print(*lines, sep="\n", soft_wrap=True)
 
 
 async def _show_until_stopped(settings: Settings, output: OutputFormat) -> None:
@@ -222,7 +227,7 @@ def _announce_page(address: Address, output: OutputFormat) -> None:
     if output is OutputFormat.JSON:
         print_json({"web": str(address)})
     else:
-        console().print(f"page        http://{address}/   (also /api/runs, /healthz, /readyz, /metrics)")
+        _say(f"page        http://{address}/   (also /api/runs, /healthz, /readyz, /metrics)")
 
 
 async def _analyse_until_stopped(settings: Settings, output: OutputFormat) -> None:
@@ -258,10 +263,9 @@ def _announce_analyzer(settings: Settings, port: int, output: OutputFormat) -> N
     if output is OutputFormat.JSON:
         print_json({"web": str(web), "method": settings.method, "model": settings.model})
         return
-    console().print(
+    _say(
         f"listens on  http://{web}   (also /healthz, /readyz, /metrics)",
         f"analyses by {settings.method}, {settings.model or 'no model'}",
-        sep="\n",
     )
 
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter
 
@@ -34,13 +34,15 @@ MAX_PACKED: Final = 256 << 10
 """Largest kept run, in compressed bytes."""
 _LENGTHS: Final = (20_000, 5_000, 1_000, 0)
 """Characters kept of each text; the next limit is tried while the run is too large."""
-_TASK: Final = 1_000
-"""Characters kept of the task of a run whose other texts are not kept."""
+MOST_END: Final = 1_000
+"""Characters kept of the task and of the answer of a run whose other texts are not kept."""
 _LEVEL: Final = 3
 _PART: Final = 1 << 20
 """Bytes that a search unpacks at once."""
 _BEFORE_TASK: Final = 1_000
 """Bytes before the task: the format and the run's id."""
+_ESCAPED: Final = 12
+"""Most bytes of a character: an escape takes six, a surrogate pair twelve."""
 _ENDED: Final = re.compile(r'(?:[^"\\]|\\u[0-9a-f]{4}|\\[^u])*')
 """The inside of a JSON string, up to the last complete escape."""
 
@@ -58,6 +60,7 @@ _STEP_FIELDS: Final = (
 _RUN: Final = TypeAdapter(Trajectory)
 
 Clean = Callable[[str], str]
+Ends = Mapping[Literal["task", "output"], Clean]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,17 +78,20 @@ class KeptRun:
     """Digest of the source of the steps, if known."""
 
 
-def pack(trajectory: Trajectory, clean: Clean, clean_task: Clean | None = None) -> bytes | None:
+def pack(trajectory: Trajectory, clean: Clean, ends: Ends | None = None) -> bytes | None:
     """Encode a run; ``None`` if it is too large even without its texts.
 
     Args:
         trajectory: the run.
         clean: removes secrets from a text.
-        clean_task: removes secrets from the task, if it is kept in another way than the other texts.
+        ends: what removes secrets from the task and from the answer, if they are kept in another way than
+            the other texts.
     """
-    task = None if clean_task is None else _shortener(clean_task, _TASK)(trajectory.task)
+    kept: dict[str, str] = {
+        name: _shortener(own, MOST_END)(getattr(trajectory, name)) for name, own in (ends or {}).items()
+    }
     for length in _LENGTHS:
-        document = _document(trajectory, _shortener(clean, length), task)
+        document = _document(trajectory, _shortener(clean, length), kept)
         packed = zlib.compress(json.dumps(document, separators=(",", ":")).encode(), _LEVEL)
         if len(packed) <= MAX_PACKED:
             return packed
@@ -161,23 +167,37 @@ def searchable(packed: bytes) -> bytes | None:
     return text.lower() if unpacker.eof else None
 
 
-def task_of(packed: bytes, limit: int) -> str:
-    """Return the first ``limit`` characters of a run's task without decoding the run; empty if unreadable."""
+def ends_of(packed: bytes, limit: int) -> tuple[str, str]:
+    """Return the first characters of a run's task and answer without decoding the run.
+
+    Empty if unreadable. The answer of a run with a long task is not looked for: ``pack`` shortens the task
+    of every run that passed.
+
+    Args:
+        packed: the kept run, or the beginning of it.
+        limit: most characters of each.
+    """
+    most = _BEFORE_TASK + _ESCAPED * 2 * MOST_END
     try:
-        # The task precedes the steps; an escape takes six characters, a surrogate pair twelve.
-        head = zlib.decompressobj().decompress(packed, _BEFORE_TASK + 12 * limit).decode("ascii", "ignore")
+        head = zlib.decompressobj().decompress(packed, most).decode("ascii", "ignore")
     except zlib.error:
-        return ""
-    _, found, text = head.partition('"task":"')
+        return "", ""
+    task, after = _text_after('"task":"', head, limit)
+    return task, _text_after('","output":"', after, limit)[0]
+
+
+def _text_after(name: str, head: str, limit: int) -> tuple[str, str]:
+    """Return the beginning of a field of a JSON text, and what follows all of it."""
+    _, found, text = head.partition(name)
     ended = _ENDED.match(text)
     if not found or ended is None:
-        return ""
-    task: str = json.loads(f'"{ended[0]}"')
-    return task[:limit].encode("utf-16", "surrogatepass").decode("utf-16", "ignore")
+        return "", ""
+    value: str = json.loads(f'"{ended[0]}"')
+    return value[:limit].encode("utf-16", "surrogatepass").decode("utf-16", "ignore"), text[ended.end() :]
 
 
-def _document(trajectory: Trajectory, shorten: Clean, task: str | None) -> dict[str, Any]:
-    run = _fields(trajectory, _RUN_FIELDS, shorten) | ({} if task is None else {"task": task})
+def _document(trajectory: Trajectory, shorten: Clean, ends: Mapping[str, str]) -> dict[str, Any]:
+    run = {**_fields(trajectory, _RUN_FIELDS, shorten), **ends}
     steps = [_step(step, shorten) for step in trajectory.steps]
     return {"format": FORMAT, "run_id": trajectory.run_id, **run, "steps": steps}
 

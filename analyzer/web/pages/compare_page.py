@@ -31,7 +31,9 @@ from analyzer.inquiry.present import plain
 from analyzer.inquiry.visible import visible
 from analyzer.inquiry.whole_run import WholeRun, WholeStep
 from analyzer.web.pages.front import PageContext, routed
+from analyzer.web.reads.documents import RunRow
 from analyzer.web.reads.nearest import NoneNear, TooLong, find_nearest, require_short
+from analyzer.web.reads.run_query import RunQuery
 from analyzer.web.remembered import PreparedParts
 from analyzer.web.rendering import long_answer
 from analyzer.web.run_api import run_document
@@ -39,6 +41,12 @@ from collector_processor.core.records import StoredVerdict
 from collector_processor.store.small_tables import TrialArm
 
 _LONGEST_ID: Final = 200
+_MOST_CHOICES: Final = 10
+"""Runs offered for a run that no other is near to."""
+_ALONE: Final = (
+    "This is the only run so far. Once the program has run again, this page shows what differs: the same task"
+    " first, and a run that passed if there is any."
+)
 TRIAL_NAME: Final = "trial:"
 """Beginning of the name of an experiment's trial, in place of a run's id; its id follows."""
 MOST_MARKED: Final = 100
@@ -101,7 +109,10 @@ async def _document(context: PageContext, request: web.Request) -> web.Response:
     left, right = _named(request)
     if unknown or not left:
         raise web.HTTPBadRequest(text="expected ?a=RUN&b=RUN, or ?a=RUN for the nearest run\n")
-    both = await _two(context, request, left, right)
+    try:
+        both = await _two(context, request, left, right)
+    except NoneNear as error:
+        raise web.HTTPNotFound(text=f"{error}\n") from error
     return await long_answer(
         lambda: json.dumps(compare_runs(*both.runs, both.compared).to_json()), "application/json"
     )
@@ -117,6 +128,7 @@ async def _two(context: PageContext, request: web.Request, left: str, right: str
 
     Raises:
         web.HTTPError: a run is not known or not kept, or the two are too long to compare here.
+        NoneNear: no run can be compared with the first.
     """
     first = await _side(context, request, left)
     if not right:
@@ -164,12 +176,11 @@ async def _with_nearest(context: PageContext, first: _Side, verdict: StoredVerdi
     """Return a run beside the nearest run of its workflow.
 
     Raises:
-        web.HTTPError: none can be compared with it.
+        NoneNear: none can be compared with it.
+        web.HTTPError: all are too long.
     """
     try:
         found = await find_nearest(context.pages.runs, context.whole, verdict, first.whole)
-    except NoneNear as error:
-        raise web.HTTPNotFound(text=f"{error}\n") from error
     except TooLong as error:
         raise web.HTTPUnprocessableEntity(text=f"{error}\n") from error
     return _TwoRuns(
@@ -181,18 +192,34 @@ async def _with_nearest(context: PageContext, first: _Side, verdict: StoredVerdi
 
 
 async def _compared(context: PageContext, request: web.Request) -> web.StreamResponse:
-    left, right = _named(request)
+    named = left, right = _named(request)
     if not left:
-        return await _shown(context, request, left, right, None)
+        return await _shown(context, request, named, None)
     try:
         both = await _two(context, request, left, right)
+    except NoneNear as none:
+        return await _with_choices(context, request, left, none)
     except (web.HTTPNotFound, web.HTTPConflict, web.HTTPUnprocessableEntity) as refusal:
-        page = await _shown(context, request, left, right, None, error=(refusal.text or "").strip())
+        page = await _shown(context, request, named, None, error=(refusal.text or "").strip())
         page.set_status(refusal.status)
         return page
     shown = await prepared_comparison(context.prepared, *both.runs)
-    right = both.right.name
-    return await _shown(context, request, left, right, shown, note=both.note, sides=(both.left, both.right))
+    named = left, both.right.name
+    return await _shown(context, request, named, shown, note=both.note, sides=(both.left, both.right))
+
+
+async def _with_choices(
+    context: PageContext, request: web.Request, left: str, none: NoneNear
+) -> web.StreamResponse:
+    """Show a run that no other is near to, with the newest other runs to choose from."""
+    first = await _side(context, request, left)
+    assert first.verdict is not None  # a trial has no nearest run
+    own, tenant = first.verdict.run_id, first.verdict.tenant
+    newest = await context.pages.runs.page(RunQuery(tenant=tenant, limit=_MOST_CHOICES + 1))
+    # a query without a tenant finds the runs of all
+    rows = [row for row in newest.rows if row.key.tenant == tenant and row.key.run_id != own][:_MOST_CHOICES]
+    told = f"{str(none).capitalize()}." if rows else _ALONE
+    return await _shown(context, request, (left, ""), None, note=told, sides=(first,), choices=rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,32 +251,32 @@ async def _read(context: PageContext, verdict: StoredVerdict) -> WholeRun:
 async def _shown(
     context: PageContext,
     request: web.Request,
-    left: str,
-    right: str,
+    named: tuple[str, str],
     prepared: _PreparedComparison | None,
     *,
     note: str = "",
     error: str = "",
     sides: tuple[_Side, ...] = (),
+    choices: Sequence[RunRow] = (),
 ) -> web.Response:
     return await context.front.show(
         request,
         "compare.html",
-        left=left,
-        right=right,
+        left=named[0],
+        right=named[1],
         shown=None if prepared is None else prepared.shown,
         body=None if prepared is None else prepared.body,
         note=note,
         error=error,
         runs=[_head(side) for side in sides],
+        choices=choices,
     )
 
 
 def _head(side: _Side) -> dict[str, Any]:
     """Return the fields that the page shows above a side."""
-    if side.verdict is not None:
-        return {**run_document(side.verdict), "trial": None}
-    return {"run_id": side.name, "trial": side.trial}
+    head = {"run_id": side.name, "trial": side.trial, "task": side.whole.task}
+    return head if side.verdict is None else {**run_document(side.verdict), **head}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,7 +357,6 @@ class ShownComparison:
     departure: str
     """The first step without a counterpart, as a sentence; empty if all are paired."""
     found: RunDiff
-    tasks: tuple[str, str]
     outputs: tuple[Piece, ...]
     totals: tuple[TotalRow, ...]
     groups: tuple[ShownGroup, ...]
@@ -355,7 +381,6 @@ def view_of(found: RunDiff, left: WholeRun, right: WholeRun) -> ShownComparison:
         differs_from=found.first_divergence if found.first_divergence != first else None,
         departure=departure_in_words(found.departure, found.distance) if found.departure else "",
         found=found,
-        tasks=(left.task, right.task),
         outputs=_marked(left.output, right.output),
         totals=_totals(found.left_totals, found.right_totals),
         groups=_groups(pairs),

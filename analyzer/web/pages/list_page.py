@@ -160,7 +160,7 @@ async def _page(
 def _row(context: PageContext, row: RunRow, issue: Issue | None) -> Markup:
     """Return a row of the list, with the issue that the run is counted in."""
     mark = None if issue is None else (issue.state, issue.fingerprint)
-    key, kept = (row.verdict, row.task, row.said, row.totals, mark), context.prepared.rows
+    key, kept = (row.verdict, row.task, row.answer, row.said, row.totals, mark), context.prepared.rows
     known = kept.get(key)
     if known is None:
         known = Markup(context.prepared.render("_row.html", row=row, issue=issue))  # noqa: S704 - from a template

@@ -151,6 +151,8 @@ class RunRow:
     key: RunKey
     task: str
     """Beginning of the task; empty if the run is not kept."""
+    answer: str
+    """Beginning of the answer; empty if it is not kept."""
     document: dict[str, Any]
     """The verdict as JSON."""
     verdict: StoredVerdict
@@ -169,6 +171,7 @@ class RunRow:
 def row_of(
     verdict: StoredVerdict,
     task: str = "",
+    answer: str = "",
     said: Label | None = None,
     *,
     totals: RunTotals | None = None,
@@ -179,6 +182,7 @@ def row_of(
         key=RunKey(at=verdict.decided_ns if at is None else at, tenant=verdict.tenant, run_id=verdict.run_id),
         totals=totals,
         task=task,
+        answer=answer,
         document=read_document(verdict.document, verdict.run_id),
         verdict=verdict,
         said=said,

@@ -77,7 +77,7 @@ async def find_nearest(
     read = [(row, await kept_runs.of(row.verdict)) for row in rows]
     kept = {found.whole.run_id: (row, found.whole) for row, found in read if found is not None}
     if not kept:
-        raise NoneNear("the steps of the runs nearest to this one are not kept")
+        raise NoneNear("the steps of the runs nearest to this one are not kept: name another run")
     most = MOST_COMPARED // len(kept)
     short = [each for _, each in kept.values() if len(each.steps) * len(whole.steps) <= most]
     if not short:

@@ -19,7 +19,7 @@ from itertools import islice
 from time import monotonic
 from typing import Any, Final
 
-from analyzer.issues.labels.kept_run import TextSearch, searchable, task_of
+from analyzer.issues.labels.kept_run import TextSearch, ends_of, searchable
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.web.reads.documents import RunPage, RunRow, row_of
 from analyzer.web.reads.run_query import (
@@ -76,7 +76,8 @@ MOST_FOUND: Final = 1_000
 """Runs found by the index that are read and sorted for a page; with more, the text is common."""
 MOST_FILTERED: Final = 20_000
 """Runs that a filter examines for a page."""
-_TASK: Final = 200
+_ENDS: Final = 300
+"""Characters read of a run's task and answer: more than a page shows, so that it says where it cuts."""
 _HEADS: Final = "tenant, run_id, substr(packed, 1, 16384)"
 """The beginning of a packed run, which always contains the shown part of its task."""
 _COLUMNS: Final = ", ".join(
@@ -318,19 +319,19 @@ class RunLists:
         return None if row is None else RunKey(at=row[0], tenant=Tenant(row[1]), run_id=row[2])
 
     def _rows(self, found: Sequence[tuple[Any, ...]], *, has_tasks: bool = True) -> list[RunRow]:
-        """Return rows with their tasks and labels, fetched by one statement each.
+        """Return rows with their tasks, answers and labels, fetched by one statement each.
 
         Each statement releases the interpreter lock and may wait for other threads to get it back:
         with two statements per row, a list takes many times as long while something computes.
         """
         names = [(row[0], row[1]) for row in found]
         packed = self._db.read_rows(_HEADS, "kept_run", "tenant, run_id", names if has_tasks else ())
-        heads = {(row[0], row[1]): row[2] for row in packed}
+        ends = {(row[0], row[1]): ends_of(row[2], _ENDS) for row in packed}
         said = self._labels.current(names)
         return [
             row_of(
                 verdict_in(row),
-                task_of(heads[name], _TASK) if name in heads else "",
+                *ends.get(name, ("", "")),
                 said.get(name),
                 totals=totals_in(row[len(VERDICT) : -1]),
                 at=row[-1],

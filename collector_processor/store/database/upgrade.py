@@ -67,8 +67,8 @@ def upgrade(connect: Callable[[], Connection], schema: str | None, name: str, in
                 command.stamp(config, "head")
             else:
                 command.upgrade(config, "head")
+                logger.info("store schema is up to date", extra={"store": name, "schema": SCHEMA})
             connection.exec_driver_sql("COMMIT")
-        logger.info("store schema is up to date", extra={"store": name, "schema": SCHEMA})
     except CommandError as error:
         raise CollectorError(
             f"{name} was written by a newer or an unreleased blamespan (schema {schema}; this version reads"

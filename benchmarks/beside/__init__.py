@@ -1,0 +1,1 @@
+"""The same runs in blamespan and in Phoenix: what a reader sees of the failed ones, after how many clicks."""
