@@ -142,7 +142,10 @@ def _vocabulary(table: Table) -> frozenset[str]:
 
 
 def _likely(hits: Mapping[str, AbstractSet[str]]) -> list[str]:
-    """Return the languages that explain the words found, most likely first; all if there are hardly any."""
+    """Return the languages that explain the words found, most likely first; all if there are hardly any.
+
+    One that has fewer of them than a related language, and no other ones, explains nothing.
+    """
     ordered = sorted(hits, key=lambda code: -len(hits[code]))
     best = len(hits[ordered[0]]) if ordered else 0
     if best <= _FEW:
@@ -150,7 +153,9 @@ def _likely(hits: Mapping[str, AbstractSet[str]]) -> list[str]:
     chosen: list[str] = []
     explained: AbstractSet[str] = frozenset()
     for code in ordered:
-        if len(hits[code]) >= _CLOSE * best or len(hits[code] - explained) >= _MORE:
+        alone = len(hits[code] - explained)
+        is_close = len(hits[code]) >= _CLOSE * best and (alone or len(hits[code]) == best)
+        if is_close or alone >= _MORE:
             chosen.append(code)
             explained |= hits[code]
     return chosen
