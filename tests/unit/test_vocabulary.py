@@ -68,6 +68,8 @@ ONLY = {
     "ro": ("Arată doar facturile.", "Arată facturile domnului Numaian."),
     "el": ("Δείξε μόνο τα τιμολόγια.", "Δείξε τα μόνιμα τιμολόγια."),
     "uk": ("Покажи лише рахунки.", "Покажи рахунки за лишень."),
+    "he": ("הצג רק את החשבוניות.", "הצג את החשבוניות של רקפת."),
+    "hr": ("Prikaži samo račune.", "Prikaži račune samostana."),
     "vi": ("Chỉ xem hóa đơn.", "Xem hóa đơn theo địa chỉ."),
 }
 
@@ -155,6 +157,8 @@ DAYS = {
     "ro": ("vineri", 4, "timp de 3 luni"),
     "el": ("την Παρασκευή", 4, "κάθε ημέρα"),
     "uk": ("у п'ятницю", 4, "п'ять днів"),  # noqa: RUF001 - other scripts
+    "he": ("ביום שלישי", 1, "שלושה ימים"),
+    "hr": ("u srijedu", 2, "po jedan"),
     "vi": ("vào thứ năm", 3, "trong năm nay"),
 }
 
