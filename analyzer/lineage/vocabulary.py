@@ -43,7 +43,9 @@ def weekdays_in(text: str, languages: tuple[str, ...]) -> frozenset[int]:
     return frozenset(
         day
         for name, day in names.items()
-        if name in whole or (len(name) >= _LONG and any(word.startswith(name) for word in whole))
+        if name in whole
+        or (len(name) >= _LONG and any(word.startswith(name) for word in whole))
+        or (not name.isalpha() and name in small)
     )
 
 
@@ -59,14 +61,14 @@ def number_words(languages: tuple[str, ...]) -> Mapping[str, int]:
 
 
 def _numbered(forms: str) -> Iterator[tuple[str, int]]:
-    for number, one in enumerate(forms.split(), start=1):
-        yield from ((form, number) for form in one.split("/"))
+    for number, one in enumerate(forms.casefold().split(), start=1):
+        yield from ((form.replace("_", " "), number) for form in one.split("/"))
 
 
 @functools.cache
 def titles() -> frozenset[str]:
     """Return words before a name that are no part of it, such as ``Mrs``, in lower case."""
-    return frozenset(word for row in _rows().values() for word in row["titles"].split())
+    return frozenset(word for row in _rows().values() for word in row["titles"].casefold().split())
 
 
 @functools.cache

@@ -16,6 +16,7 @@ from tests.runs import hearing, run, step, tool
 
 HIVES = tool("beekeeper", '{"hives": 14, "queens": 13}', target="count_hives")
 TASK = {
+    "cs": "Kolik úlů je na zahradě a kolik z nich má královnu?",
     "de": "Wie viele Bienenstöcke stehen im Garten, und wie viele haben eine Königin?",
     "en": "How many hives are there in the garden, and how many of them have a queen?",
     "es": "¿Cuántas colmenas hay en el jardín y cuántas de ellas tienen una reina?",
@@ -24,6 +25,7 @@ TASK = {
     "zh": "花园里有多少个蜂箱?其中有多少个已经有蜂王了?",
 }
 ANSWER = {
+    "cs": "Na zahradě je 14 úlů a 13 z nich má královnu, jak jsem už napsal.",
     "de": "Im Garten stehen 14 Bienenstöcke, und 13 von ihnen haben eine Königin.",
     "en": "There are 14 hives in the garden, and 13 of them have a queen.",
     "es": "En el jardín hay 14 colmenas, y 13 de ellas tienen una reina.",
@@ -69,7 +71,7 @@ BOX = json.dumps({"text": ANSWER["en"], "note": "It is as it was before, and all
 PERSON = step("guest", "And please tell me what I have to do with them.", StepKind.HUMAN)
 NOTES = tool("beekeeper", f"Notes: {ANSWER['en']}")
 DUTCH = "In de tuin staan 14 bijenkasten, en 13 daarvan hebben een koningin."
-SWEDISH = "I trädgården står 14 bikupor, och alla utom en av dem har en drottning."
+SWAHILI = "Katika bustani kuna mizinga 14 ya nyuki, na yote isipokuwa mmoja ina malkia wake."
 CODE = (
     "for hive in hives:\n    if hive.queen is not None and hive.is_there():\n"
     "        print('There is a queen in this one, and it is well.')"
@@ -103,7 +105,7 @@ RIGHT = {
     "a sentence of a result": told_in_english(NOTES),
     "two languages": asked(TASK["de"], f"{ANSWER['de']} {ANSWER['en']}"),
     "a task in two languages": asked(f"{TASK['de']} {TASK['en']}", ANSWER["en"]),
-    "a language without a table": asked(TASK["en"], SWEDISH),
+    "a language without a table": asked(TASK["en"], SWAHILI),
 }
 
 

@@ -97,8 +97,8 @@ def test_a_rule_of_the_world_is_not_given_up_work(policy: str) -> None:
     ("text", "name"),
     [
         pytest.param("ร้านอาหารใกล้ท่าเรือเปิดทุกวัน และมีเมนูมังสวิรัติหลายอย่าง", "Thai script", id="th"),
-        pytest.param("Το εστιατόριο κοντά στο λιμάνι είναι ανοιχτό κάθε μέρα.", "Greek script", id="el"),  # noqa: RUF001
-        pytest.param("המסעדה ליד הנמל פתוחה בכל יום ויש בה מנות צמחוניות.", "Hebrew script", id="he"),
+        pytest.param("რესტორანი ნავსადგურთან ყოველდღე ღიაა და აქვს კერძები.", "Georgian script", id="ka"),
+        pytest.param("Նավահանգստի մոտ գտնվող ռեստորանը բաց է ամեն օր.", "Armenian script", id="hy"),
         pytest.param(
             "Mkahawa ulio karibu na bandari hufunguliwa kila siku, lakini sikuweza kupata bei za vyakula"
             " vyake vyote kwa sasa.",
@@ -106,24 +106,19 @@ def test_a_rule_of_the_world_is_not_given_up_work(policy: str) -> None:
             id="sw",
         ),
         pytest.param(
-            "Nhà hàng gần bến cảng mở cửa mỗi ngày và có nhiều món chay, nhưng tôi không tìm thấy giá.",
+            "Restoranas prie uosto dirba kiekvieną dieną ir turi vegetariškų patiekalų, bet kainų neradau.",
             "a language in Latin script",
-            id="vi",
+            id="lt",
         ),
         pytest.param(
-            "Restaurangen vid hamnen är öppen varje dag, men jag kunde inte hitta några priser på maten.",
+            "Restorāns pie ostas ir atvērts katru dienu, bet diemžēl es nevarēju atrast ēdienu cenas.",
             "a language in Latin script",
-            id="sv",
+            id="lv",
         ),
         pytest.param(
-            "A kikötő melletti étterem minden nap nyitva van, de sajnos nem találtam meg az ételek árait.",
-            "a language in Latin script",
-            id="hu",
-        ),
-        pytest.param(
-            "Ресторан біля порту відчинено щодня, але, на жаль, мені не вдалося знайти ціни на їхні страви.",
+            "Порттың жанындағы мейрамхана күн сайын ашық, бірақ өкінішке қарай тағам бағасын таба алмадым.",
             "a language in Cyrillic script",
-            id="uk",
+            id="kk",
         ),
         pytest.param(
             "रेस्टॉरंट बंदराजवळ आहे आणि ते रोज उघडे असते, पण मला त्याच्या जेवणाच्या किमती सापडल्या नाहीत.",

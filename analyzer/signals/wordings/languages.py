@@ -25,6 +25,8 @@ _TOKEN: Final = re.compile(
 )
 _FAMILIES: Final = {"HIRAGANA": "CJK", "KATAKANA": "CJK"}
 """Scripts that one text mixes: Japanese is written with Han characters too."""
+_SPACED: Final = frozenset({"LATIN", "CYRILLIC", "GREEK"})
+"""Scripts of which every language has blanks between its words."""
 _CLOSE: Final = 0.7
 """Share of the best language's function words from which another is as likely."""
 _FEW: Final = 1
@@ -142,7 +144,10 @@ def _vocabulary(table: Table) -> frozenset[str]:
 
 
 def _likely(hits: Mapping[str, AbstractSet[str]]) -> list[str]:
-    """Return the languages that explain the words found, most likely first; all if there are hardly any."""
+    """Return the languages that explain the words found, most likely first; all if there are hardly any.
+
+    One that has fewer of them than a related language, and no other ones, explains nothing.
+    """
     ordered = sorted(hits, key=lambda code: -len(hits[code]))
     best = len(hits[ordered[0]]) if ordered else 0
     if best <= _FEW:
@@ -150,23 +155,26 @@ def _likely(hits: Mapping[str, AbstractSet[str]]) -> list[str]:
     chosen: list[str] = []
     explained: AbstractSet[str] = frozenset()
     for code in ordered:
-        if len(hits[code]) >= _CLOSE * best or len(hits[code] - explained) >= _MORE:
+        alone = len(hits[code] - explained)
+        is_close = len(hits[code]) >= _CLOSE * best and (alone or len(hits[code]) == best)
+        if is_close or alone >= _MORE:
             chosen.append(code)
             explained |= hits[code]
     return chosen
 
 
-def _hits(family: str, words: frozenset[str], folded: str) -> dict[str, AbstractSet[str]]:
+def _hits(family: str, words: frozenset[str], folded: str) -> Mapping[str, AbstractSet[str]]:
     """Return the function words in a text by language; in a script without blanks, parts of the text."""
-    found: dict[str, set[str]] = {table.code: set() for table in _by_family().get(family, ())}
+    known = _by_family().get(family, ())
     codes = _codes_of_words(family)
+    found: dict[str, set[str]] = {table.code: set() for table in known}
     for word in codes.keys() & words:
         for code in codes[word]:
             found[code].add(word)
-    for table in _by_family().get(family, ()):
+    for table in known if family not in _SPACED else ():
         if table.boundary is Boundary.NONE:
             found[table.code] = {word for word in table.function_words if word in folded}
-    return {**found}
+    return found
 
 
 @functools.cache
