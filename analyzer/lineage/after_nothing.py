@@ -52,7 +52,7 @@ def values_after_nothing(known: Known) -> Iterator[Clue]:
     empty = [
         place for place, has_nothing in found if has_nothing and given.get(_kind(steps[place]), 0) < place
     ]
-    if says_nothing_found(known.asked, answer):
+    if empty and says_nothing_found(known.asked, answer):
         empty = []
     empty += _failed_at_last(known)
     if not empty or not answer or mentions_fault(answer, known.asked):

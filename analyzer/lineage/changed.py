@@ -130,16 +130,13 @@ def _folder_and_type(path: str) -> tuple[str, str]:
 
 
 def _names(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
-    runs = _runs_of_words(answer)
-    words = [word for run in runs for word in run]
-    capitals = {word for word in words if word[0].isupper() and word.casefold() not in titles()}
-    strange = {word for word in capitals if not known.has(word.casefold())}
-    if not strange:
-        return
     small = answer.casefold()
     unsaid = [told for told in known.names if told.value.key not in small]
-    if not _capitalises_nouns(runs):
-        yield from _same_ending(answer, strange, unsaid)
+    runs = _runs_of_words(answer) if unsaid else []
+    if not runs or _capitalises_nouns(runs):
+        return
+    words = {word for run in runs for word in run if word[0].isupper() and word.casefold() not in titles()}
+    yield from _same_ending(answer, {word for word in words if not known.has(word.casefold())}, unsaid)
 
 
 def _capitalises_nouns(runs: Sequence[Sequence[str]]) -> bool:

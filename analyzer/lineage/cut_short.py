@@ -40,10 +40,10 @@ _COUNTED: Final = re.compile(
 def cut_lists(known: Known) -> Iterator[Clue]:
     """Yield the lists of results of which the answer counts fewer entries than there are."""
     answer = known.answer
-    words = words_in(answer)
+    words, small = words_in(answer), answer.casefold()
     for step, text in known.results() if answer else ():
         for listed in lists_in(text):
-            named = [entry.is_named_in(words, answer.casefold()) for entry in listed.entries]
+            named = [entry.is_named_in(words, small) for entry in listed.entries]
             is_part = len(named) >= _LEAST and 1 < sum(named) < len(named)
             if is_part and _is_cut(known, listed, named, answer, step):
                 yield _clue(known, listed, named, step)

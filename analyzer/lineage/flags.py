@@ -39,12 +39,11 @@ _WORD: Final = re.compile(rf"[^\W\d_]{{{_LEAST},}}")
 def unmet_flags(known: Known) -> Iterator[Clue]:
     """Yield the entries that the answer chose although they lack what the task asks for."""
     answer = known.answer
-    if not answer or known.admits_fault or has_alternative(known.asked):
+    results = known.results() if answer else ()
+    lists = [(one, keys) for _, text in results for one in lists_in(text) if (keys := _flags(one))]
+    if not lists or known.admits_fault or has_alternative(known.asked):
         return
-    lists = [(one, keys) for _, text in known.results() for one in lists_in(text) if (keys := _flags(one))]
-    wanted, told = (
-        (_wanted(known.asked), beginnings_in(answer, _LEAST)) if lists else (frozenset(), frozenset())
-    )
+    wanted, told = _wanted(known.asked), beginnings_in(answer, _LEAST)
     small, words = answer.casefold(), words_in(answer)
     for listed, keys in lists:
         asked = [key for key in keys if beginnings_in(key, _LEAST) & wanted]

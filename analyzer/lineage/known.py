@@ -203,7 +203,15 @@ class Known:
     @functools.cached_property
     def counts(self) -> tuple[int, ...]:
         """Small whole numbers in texts from outside, as digits or words."""
-        return tuple(dict.fromkeys(count for source in self.sources for count in counts_in(source.text)))
+        return tuple(self.first_counts())
+
+    def first_counts(self) -> Iterator[int]:
+        """Yield them in order, each once; each text is read once one of its numbers is wanted."""
+        seen: set[int] = set()
+        for count in (one for source in self.sources for one in counts_in(source.text)):
+            if count not in seen:
+                seen.add(count)
+                yield count
 
     def told(self, kind: ValueKind) -> Iterator[Told]:
         """Yield the values of a kind that were given, in order."""

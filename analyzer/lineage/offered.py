@@ -17,7 +17,7 @@ from analyzer.lineage.deeds import NOT_DONE, SENTENCE, acts_of, claims_in, space
 from analyzer.lineage.known import Known, beginnings_in
 from analyzer.signals.run_view import HEAD, QUOTE
 from analyzer.signals.tool_names import looks_up
-from analyzer.signals.wordings import Kind, languages_in, said
+from analyzer.signals.wordings import Kind, languages_in, says
 from semconv.model import Evidence, StepKind
 
 _CHECKED: Final = re.compile(
@@ -72,11 +72,10 @@ def unmade_calls(known: Known) -> Iterator[Clue]:
 
 def _unmade_checks(known: Known) -> Iterator[Clue]:
     """Yield the checks that the answer claims in words of an offered check which no agent called."""
-    answer = known.answer
-    if _CHECKED.search(answer) is None:
+    answer, offered = known.answer, _offered(known)
+    if not offered or _CHECKED.search(answer) is None:
         return
     claims = [found[0] for found in SENTENCE.finditer(answer) if _CHECKED.search(found[0])][:_MOST_SENTENCES]
-    offered = _offered(known) if claims else {}
     called = _called(known) if claims else frozenset()
     used = beginnings_in(" ".join(f"{tool} {offered.get(tool, '')}" for tool in called), _LETTERS)
     asked = beginnings_in(known.asked, _LETTERS) if claims else frozenset()
@@ -101,7 +100,7 @@ def _reports(answer: str) -> Sequence[str]:
         for one in sentences
         if one in claimed
         or not (
-            one.endswith("?") or NOT_DONE.search(one) or any(said(kind, one, languages) for kind in _OPEN)
+            one.endswith("?") or NOT_DONE.search(one) or any(says(kind, one, languages) for kind in _OPEN)
         )
     ]
 

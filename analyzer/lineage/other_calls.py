@@ -66,8 +66,6 @@ class _Field:
 def calls_for_other_rows(known: Known) -> Iterator[Clue]:
     """Yield the calls with the id of one entry of a list where the task names another one."""
     answer = known.answer
-    if known.admits_fault:
-        return
     words, small = words_in(answer), answer.casefold()
     before: dict[int, str] = {}
     asked: dict[str, _Asked] = {}
@@ -81,6 +79,8 @@ def calls_for_other_rows(known: Known) -> Iterator[Clue]:
         is_found = known.is_elsewhere(value.casefold(), choice.source, position)  # another result led to it
         if meant is None or is_found:
             continue
+        if known.admits_fault:
+            return
         if meant[0].casefold() in known.in_calls:
             deed = _deed_led_to(known, position, meant[0])
             if deed is not None:

@@ -58,16 +58,12 @@ def other_periods(known: Known) -> Iterator[Clue]:
     """Yield the results for another season, quarter or week than was asked for, if the answer hides it."""
     answer = known.answer
     stated = {one.value for one in figures(answer)}
-    for pattern in _PERIODS if answer and not denies(answer) else ():
-        asked = _periods(pattern, known.asked)
-        texts = (
-            [
-                (step, text, _periods(pattern, text) | _asked_of(known, step, pattern))
-                for step, text in known.results()
-            ]
-            if len(asked) == 1
-            else []
-        )
+    wanted = [(one, asked) for one in _PERIODS if len(asked := _periods(one, known.asked)) == 1]
+    for pattern, asked in wanted if answer and wanted and not denies(answer) else ():
+        texts = [
+            (step, text, _periods(pattern, text) | _asked_of(known, step, pattern))
+            for step, text in known.results()
+        ]
         said = _periods(pattern, answer)
         if any(asked & found for _, _, found in texts):
             continue

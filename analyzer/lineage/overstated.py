@@ -103,7 +103,7 @@ _STATES: Final = (
 def overstated_deeds(known: Known) -> Iterator[Clue]:
     """Yield the deeds that the answer claims while the last call of their tool says that they are not."""
     answer = known.answer
-    claims = list(claims_in(answer)) if answer else []
+    claims = claims_in(answer) if answer else ()
     done = acts_in(answer) if claims else frozenset()
     claimed = frozenset[str]().union(*(acts for _, acts in claims))
     does = {tool: acts_of(tool or "") for tool in known.last_calls} if claims else {}

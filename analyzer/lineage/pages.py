@@ -97,13 +97,15 @@ def unread_pages(known: Known) -> Iterator[Clue]:
     """Yield the results that say that there is more, which no later call reads nor the answer mentions."""
     answer = known.answer
     steps = known.reading.steps
-    wants_all, counted = _wants_all(known), _counts(answer)
     read: dict[str, dict[str, _Page]] = {}
     results = list(islice(known.results(), _MOST_PAGES)) if answer else []
+    pages = [(position, text, page) for position, text in results if (page := _page(text)) is not None]
+    if not pages:
+        return
+    wants_all, counted = _wants_all(known), _counts(answer)
     lasts = {steps[position].target: position for position, text in results if _has_entries(text)}
-    for position, text in results:
-        page = _page(text)
-        if page is None or not (wants_all or (page.is_most and _is_counted(known, page, answer, counted))):
+    for position, text, page in pages:
+        if not (wants_all or (page.is_most and _is_counted(known, page, answer, counted))):
             continue
         tool = steps[position].target or ""
         if tool.casefold().startswith(deed_of(tool) or " "):

@@ -90,7 +90,7 @@ def _slips(new: list[Figure], heard: list[Figure], said: set[float]) -> Iterator
     for figure in new:
         if len(figure.digits) < _LEAST_DIGITS and len(shares) > _FEW_SHARES:
             continue  # alike by chance
-        near = (one for one in heard if one.value not in said and _is_telling(one) and _is_slip(figure, one))
+        near = (one for one in heard if one.value not in said and _is_slip(figure, one) and _is_telling(one))
         given = next(near, None)
         if given is None:
             continue
@@ -106,11 +106,12 @@ def _is_slip(figure: Figure, one: Figure) -> bool:
     """
     if one.unit != figure.unit and one.unit and figure.unit:
         return False
+    ours, theirs = one.digits, figure.digits
+    if ours == theirs or sorted(ours) != sorted(theirs):  # equal: centimetres of millimetres
+        return False
     is_same = one.unit == figure.unit != "" or not one.words.isdisjoint(figure.words)
     return (
         (is_same or len(figure.literal_digits) > _LONG)
-        and one.digits != figure.digits  # centimetres of millimetres
-        and sorted(one.digits) == sorted(figure.digits)
         and len(str(int(abs(one.value)))) == len(str(int(abs(figure.value))))
         and near_miss(figure, one.value)
     )

@@ -39,6 +39,14 @@ _SUCCESSOR: Final = re.compile(
     re.IGNORECASE,
 )
 """Keys that name the version which holds now."""
+_BEGINNINGS: Final = (
+    "supersed", "obsolet", "deprecat", "repeal", "withdrawn", "outdated", "replaced", "longer", "kraft",
+    "aufgehoben", "veraltet", "abgelöst", "ersetzt", "ungültig", "abrog", "remplac", "périm", "derogad",
+    "sustitu", "revogad", "substitu", "sostitu", "vervallen", "vervangen", "upphävd", "ersatt", "uchylon",
+    "nieaktualn", "zast", "kalk", "упразднен", "утратил", "отмен", "замен", "устарел", "废止", "失效",
+    "作废", "旧版", "已被替", "廃止", "失効", "폐지", "구버전", "succe", "nachfolger", "\\u",
+)  # fmt: skip
+"""Each match of both has one of these in lower case, if JSON has not escaped it; most results have none."""
 _MOST_PIECES: Final = 60
 _MOST_RESULTS: Final = 100
 _MOST_MARKED: Final = 20
@@ -63,6 +71,8 @@ def replaced_versions(known: Known) -> Iterator[Clue]:
     """Yield the replaced versions from which the answer has figures that nothing else gives."""
     answer = known.answer
     if not answer:
+        return
+    if not any(_may_be_marked(text) for _, text in islice(known.results(), _MOST_RESULTS)):
         return
     pieces = [one for result in islice(known.results(), _MOST_RESULTS) for one in _pieces(*result)]
     marked = [one for one in pieces if one.mark]
@@ -89,6 +99,11 @@ def replaced_versions(known: Known) -> Iterator[Clue]:
         ]
         if used:
             yield _clue(known, piece, used[0])
+
+
+def _may_be_marked(text: str) -> bool:
+    small = text.casefold()
+    return any(one in small for one in _BEGINNINGS)
 
 
 def _givers(pieces: Sequence[_Piece], wanted: Collection[float]) -> dict[float, list[_Piece]]:
