@@ -296,16 +296,9 @@ _FINDERS: Final[Sequence[Callable[[_Case], Iterator[_Slip]]]] = (_dates, _years,
 
 def _clue(known: Known, slip: _Slip) -> Clue:
     position = known.origin_of(slip.used, slip.position)
-    step, call = known.reading.steps[position], known.reading.steps[slip.position]
-    return Clue(
-        step=step.index,
-        kind=ClueKind.CHANGED,
-        reason=f"called {call.target or 'a tool'} with {slip.what} {slip.used}, where {slip.giver}"
-        f" gave {slip.given}",
-        evidence=tuple(
-            Evidence(step=one.index, quote=around(text, slip.used))
-            for one, text in ((step, step.output), (call, call.input))
-            if slip.used in text
-        )[:1],
-        signs={"argument": 1.0},
+    call, said = known.reading.steps[slip.position], known.quote(position, slip.used)
+    quote = said if said.quote else Evidence(step=call.index, quote=around(call.input, slip.used))
+    reason = (
+        f"called {call.target or 'a tool'} with {slip.what} {slip.used}, where {slip.giver} gave {slip.given}"
     )
+    return known.clue(position, ClueKind.CHANGED, reason, quote, sign="argument")

@@ -188,14 +188,8 @@ def _begins_sentence(text: str, word: str) -> bool:
 
 
 def _clue(known: Known, what: str, stated: str, given: Told) -> Clue:
-    step = known.first_said(lambda text: stated in text)
-    evidence = [known.quote(step, stated)]
-    if given.position != BEFORE:
-        evidence.insert(0, known.quote(given.position, given.value.literal))
-    return Clue(
-        step=known.reading.steps[step].index,
-        kind=ClueKind.CHANGED,
-        reason=f"gave {what} {stated}, where {known.giver(given.position)} gave {given.value.literal}",
-        evidence=tuple(one for one in evidence if one.quote),
-        signs={what.removeprefix("the "): 1.0},
-    )
+    step, literal = known.first_said(lambda text: stated in text), given.value.literal
+    quotes = [known.quote(given.position, literal)] if given.position != BEFORE else []
+    reason = f"gave {what} {stated}, where {known.giver(given.position)} gave {literal}"
+    sign = what.removeprefix("the ")
+    return known.clue(step, ClueKind.CHANGED, reason, *quotes, known.quote(step, stated), sign=sign)

@@ -224,14 +224,8 @@ def _values(row: Mapping[str, Any]) -> frozenset[str]:
 def _clue(known: Known, position: int, refusal: _Refusal) -> Clue:
     call = known.reading.steps[position]
     asked = [place for place in range(refusal.position + 1, position) if known.reading.steps[place].calls]
-    step = known.reading.steps[
-        asked[-1] if asked else max(known.reading.responsible_steps[position], refusal.position + 1)
-    ]
+    step = asked[-1] if asked else max(known.reading.responsible_steps[position], refusal.position + 1)
     shown = "false" if refusal.value == "False" else refusal.value[:60]
-    return Clue(
-        step=step.index,
-        kind=ClueKind.EXCEEDED,
-        reason=f"called {call.target or 'a tool'} although {known.giver(refusal.position)} returned"
-        f" {refusal.key}: {shown}",
-        evidence=tuple(one for one in (known.quote(refusal.position, refusal.key),) if one.quote),
-    )
+    giver = known.giver(refusal.position)
+    reason = f"called {call.target or 'a tool'} although {giver} returned {refusal.key}: {shown}"
+    return known.clue(step, ClueKind.EXCEEDED, reason, known.quote(refusal.position, refusal.key))

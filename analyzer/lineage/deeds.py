@@ -204,14 +204,14 @@ def spaced(tool: str) -> str:
 
 
 def _claim(known: Known, sentence: str) -> Clue:
+    return claim_of(known, sentence, "claimed a deed for which there was no call")
+
+
+def claim_of(known: Known, sentence: str, reason: str) -> Clue:
+    """Return the clue against the step that first says a sentence."""
     position = known.first_said(lambda text: sentence in text)
-    step = known.reading.steps[position].index
-    return Clue(
-        step=step,
-        kind=ClueKind.CLAIMED,
-        reason="claimed a deed for which there was no call",
-        evidence=(Evidence(step=step, quote=sentence[:QUOTE]),),
-    )
+    quote = Evidence(step=known.reading.steps[position].index, quote=sentence[:QUOTE])
+    return known.clue(position, ClueKind.CLAIMED, reason, quote)
 
 
 @record
@@ -262,19 +262,13 @@ def _is_latest(maxima: list[tuple[int, _Amount]], found: tuple[int, _Amount]) ->
 
 def _excess(known: Known, position: int, amount: _Amount, source: int, most: _Amount) -> Clue:
     asker = known.origin_of(amount.figure.literal, position)
-    step = known.reading.steps[asker] if asker > source else known.reading.steps[position]
-    return Clue(
-        step=step.index,
-        kind=ClueKind.EXCEEDED,
-        reason=f"called {known.giver(position)} with {amount.figure.shown}, more than the {most.key}"
-        f" {most.figure.literal} that {known.giver(source)} returned",
-        evidence=tuple(
-            one
-            for one in (known.quote(source, most.figure.literal), _argument(known, position, amount))
-            if one.quote
-        ),
-        value=amount.figure.value,
+    step = asker if asker > source else position
+    reason = (
+        f"called {known.giver(position)} with {amount.figure.shown}, more than the {most.key}"
+        f" {most.figure.literal} that {known.giver(source)} returned"
     )
+    quotes = (known.quote(source, most.figure.literal), _argument(known, position, amount))
+    return known.clue(step, ClueKind.EXCEEDED, reason, *quotes, value=amount.figure.value)
 
 
 def _argument(known: Known, position: int, amount: _Amount) -> Evidence:
@@ -336,19 +330,11 @@ def _reports_on(report: _Report, amount: _Amount, acts: frozenset[str]) -> bool:
 def _misreport(known: Known, deed: _Deed, amount: _Amount, report: _Report) -> Clue:
     told = report.figure
     position = known.first_said(lambda text: told.literal in text, after=deed.position)
-    step = known.reading.steps[position].index
-    return Clue(
-        step=step,
-        kind=ClueKind.MISREPORTED,
-        reason=f"reported {told.shown}, where {known.giver(deed.position)} returned {amount.figure.literal}"
-        f" {amount.figure.unit.upper()}",
-        evidence=tuple(
-            one
-            for one in (
-                known.quote(deed.position, amount.figure.literal),
-                Evidence(step=step, quote=report.sentence[:QUOTE]),
-            )
-            if one.quote
-        ),
-        value=told.value,
+    returned = amount.figure
+    reason = (
+        f"reported {told.shown}, where {known.giver(deed.position)} returned {returned.literal}"
+        f" {returned.unit.upper()}"
     )
+    said = Evidence(step=known.reading.steps[position].index, quote=report.sentence[:QUOTE])
+    quote = known.quote(deed.position, returned.literal)
+    return known.clue(position, ClueKind.MISREPORTED, reason, quote, said, value=told.value)

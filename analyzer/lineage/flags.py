@@ -98,14 +98,9 @@ def _is_yes(value: Scalar) -> bool:
 def _clue(known: Known, entry: Entry, key: str, answer: str) -> Clue:
     name = next((one for one in entry.names if one in answer), entry.names[0])
     position = known.first_said(lambda text: name in text.casefold())
-    step = known.reading.steps[position]
-    at = max(0, step.output.casefold().find(name))
-    shown = step.output[at : at + len(name)] or name
-    return Clue(
-        step=step.index,
-        kind=ClueKind.CONSTRAINT,
-        reason=f"chose {shown[:60]} ({key[:40]}: {str(entry.fields[key])[:40]}), which the task asks for",
-        evidence=tuple(one for one in (known.quote(position, shown),) if one.quote),
-        signs={"limit": 1.0},
-        most=0.8,
-    )
+    said = known.reading.steps[position].output
+    at = max(0, said.casefold().find(name))
+    shown = said[at : at + len(name)] or name
+    reason = f"chose {shown[:60]} ({key[:40]}: {str(entry.fields[key])[:40]}), which the task asks for"
+    quote = known.quote(position, shown)
+    return known.clue(position, ClueKind.CONSTRAINT, reason, quote, sign="limit", most=0.8)

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from analyzer.lineage.checks import CHECKS
-from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.deeds import NOT_DONE, SENTENCE, acts_of, claims_in, spaced
+from analyzer.lineage.clue import Clue
+from analyzer.lineage.deeds import NOT_DONE, SENTENCE, acts_of, claim_of, claims_in, spaced
 from analyzer.lineage.known import Known, beginnings_in
-from analyzer.signals.run_view import HEAD, QUOTE
+from analyzer.signals.run_view import HEAD
 from analyzer.signals.tool_names import looks_up
 from analyzer.signals.wordings import Kind, languages_in, says
-from semconv.model import Evidence, StepKind
+from semconv.model import StepKind
 
 _CHECKED: Final = re.compile(
     r"\b(?:I|we)(?:['’]ve| have)? (?:also |first |just )?"  # noqa: RUF001 - an apostrophe as typed
@@ -137,11 +137,5 @@ def _parts(line: str) -> tuple[str, str]:
 
 
 def _clue(known: Known, tool: str, sentence: str) -> Clue:
-    position = known.first_said(lambda text: sentence in text)
-    step = known.reading.steps[position].index
-    return Clue(
-        step=step,
-        kind=ClueKind.CLAIMED,
-        reason=f"claimed a deed for which {tool[:60]} was offered, and did not call it",
-        evidence=(Evidence(step=step, quote=sentence[:QUOTE]),),
-    )
+    reason = f"claimed a deed for which {tool[:60]} was offered, and did not call it"
+    return claim_of(known, sentence, reason)

@@ -174,9 +174,5 @@ def _clue(known: Known, place: int, key: str, value: str, claim: str) -> Clue:
     position = known.first_said(lambda _text: True, after=place)
     step = known.reading.steps[position].index
     quotes = (known.quote(place, key), Evidence(step=step, quote=claim[:200]))
-    return Clue(
-        step=step,
-        kind=ClueKind.CLAIMED,
-        reason=f"claimed what {call.target or 'a tool'} had not done: {key} is {value}",
-        evidence=tuple(one for one in quotes if one.quote),
-    )
+    reason = f"claimed what {call.target or 'a tool'} had not done: {key} is {value}"
+    return known.clue(position, ClueKind.CLAIMED, reason, *quotes)

@@ -120,11 +120,5 @@ def _is_slip(figure: Figure, one: Figure) -> bool:
 def _clue(known: Known, position: int, figure: Figure, given: Figure) -> Clue:
     step = known.reading.steps[position].index
     quote = excerpt(known.reading.outputs[position], figure.start, figure.end, before=50, after=50)
-    return Clue(
-        step=step,
-        kind=ClueKind.CHANGED,
-        reason=f"gave {figure.shown}, where it had heard {given.shown}",
-        evidence=(Evidence(step=step, quote=quote),),
-        value=figure.value,
-        signs={"figure": 1.0},
-    )
+    reason, said = f"gave {figure.shown}, where it had heard {given.shown}", Evidence(step=step, quote=quote)
+    return known.clue(position, ClueKind.CHANGED, reason, said, value=figure.value, sign="figure")

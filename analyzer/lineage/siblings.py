@@ -153,16 +153,10 @@ def _clue(known: Known, right: _Look, other: _Look, names: tuple[str, str], valu
 
     position = known.first_said(says_it, after=other.position)
     name, instead = (_as_written(one, known) for one in names)
-    step = known.reading.steps[position].index
     literal = next((one.literal for one in figures(other.result) if one.value == value), "")
     quotes = (known.quote(other.position, literal), known.quote(position, literal))
-    return Clue(
-        step=step,
-        kind=ClueKind.CHANGED,
-        reason=f"answered for {name} with what {known.giver(other.position)} returned for {instead}",
-        evidence=tuple(one for one in quotes if one.quote),
-        value=value,
-    )
+    reason = f"answered for {name} with what {known.giver(other.position)} returned for {instead}"
+    return known.clue(position, ClueKind.CHANGED, reason, *quotes, value=value)
 
 
 def _as_written(name: str, known: Known) -> str:

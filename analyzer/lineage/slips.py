@@ -17,11 +17,10 @@ from analyzer.lineage.claims import MOST_PLAIN, Judged, World, answer_prose, jud
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, near_miss
 from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, words_of
-from analyzer.lineage.known import around
+from analyzer.lineage.known import known_of
 from analyzer.lineage.sources import columns_of, is_blind, results, sources
 from analyzer.signals.numbers import measure_of
 from analyzer.signals.run_view import HEAD, Reading
-from semconv.model import Evidence, StepKind
 
 _MOST_STEPS_APART: Final = 12
 _LEAST_COLUMN: Final = 3
@@ -207,23 +206,13 @@ def _overlap(one: Figure, other: Figure) -> float:
 
 def _introduced(reading: Reading, claim: Figure) -> int:
     """Return the position of the step in which an agent first states a figure; by default the last one."""
-    last = 0
-    for position, step in enumerate(reading.steps):
-        if step.kind is StepKind.TOOL:
-            continue
-        last = position
-        if any(figure.value == claim.value for figure in figures(reading.outputs[position])):
-            return position
-    return last
+    return known_of(reading).first_said(lambda text: any(one.value == claim.value for one in figures(text)))
 
 
 def _clue(reading: Reading, claim: Figure, instead: _Instead) -> Clue:
     position = _introduced(reading, claim)
     quotes = [*([instead.quote] if instead.quote else []), (position, claim.literal)]
-    quoted = (
-        Evidence(step=reading.steps[at].index, quote=around(reading.steps[at].output, word, reach=60))
-        for at, word in quotes
-    )
+    quoted = (known_of(reading).quote(at, word, reach=60) for at, word in quotes)
     return Clue(
         step=reading.steps[position].index,
         kind=ClueKind.WRONG_FIGURE,

@@ -15,9 +15,9 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import SENTENCE
 from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import figures
-from analyzer.lineage.known import Known, around, words_in
+from analyzer.lineage.known import Known, words_in
 from analyzer.lineage.vocabulary import denies
-from semconv.model import Evidence, StepKind
+from semconv.model import StepKind
 from semconv.record import record
 
 _REPLACED: Final = re.compile(
@@ -188,14 +188,6 @@ def _values(text: str) -> set[float]:
 
 def _clue(known: Known, piece: _Piece, literal: str) -> Clue:
     position = known.first_said(lambda said: literal in said, after=piece.position)
-    step = known.reading.steps[position]
-    quote = around(step.output, literal)
-    return Clue(
-        step=step.index,
-        kind=ClueKind.OUT_OF_DATE,
-        reason=f"answered {literal} from what {known.giver(piece.position)} marks as “{piece.mark[:40]}”",
-        evidence=(
-            *((Evidence(step=step.index, quote=quote),) if quote else ()),
-            *(one for one in (known.quote(piece.position, piece.mark),) if one.quote),
-        ),
-    )
+    reason = f"answered {literal} from what {known.giver(piece.position)} marks as “{piece.mark[:40]}”"
+    quotes = (known.quote(position, literal), known.quote(piece.position, piece.mark))
+    return known.clue(position, ClueKind.OUT_OF_DATE, reason, *quotes)

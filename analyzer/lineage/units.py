@@ -283,11 +283,6 @@ def _clue(known: Known, position: int, figure: Figure, given: _Returned) -> Clue
     quote = excerpt(known.reading.outputs[position], figure.start, figure.end, before=40, after=40)
     step = known.reading.steps[position].index
     giver = f"{known.giver(given.step)} returned" if given.step != position else "it had just given"
-    return Clue(
-        step=step,
-        kind=ClueKind.CHANGED,
-        reason=f"gave {figure.shown}, where {giver} {given.figure.literal} {given.unit}",
-        evidence=(Evidence(step=step, quote=quote),),
-        value=figure.value,
-        signs={"unit": 1.0},
-    )
+    reason = f"gave {figure.shown}, where {giver} {given.figure.literal} {given.unit}"
+    said = Evidence(step=step, quote=quote)
+    return known.clue(position, ClueKind.CHANGED, reason, said, value=figure.value, sign="unit")
