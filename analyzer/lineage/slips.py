@@ -6,7 +6,6 @@ anybody can try.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import permutations
@@ -15,7 +14,7 @@ from typing import Final
 from analyzer.lineage.calculations import factors
 from analyzer.lineage.claims import MOST_PLAIN, Judged, World, answer_prose, judged
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, near_miss
+from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance
 from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, words_of
 from analyzer.lineage.known import known_of
 from analyzer.lineage.sources import columns_of, is_blind, results, sources
@@ -24,10 +23,6 @@ from analyzer.signals.run_view import HEAD, Reading
 
 _MOST_STEPS_APART: Final = 12
 _LEAST_COLUMN: Final = 3
-_OF: Final = re.compile(r"\s[^\W\d]{1,12}(?:\s[^\W\d]{1,12}){0,2}\s|\s?/\s?")
-_OPENS: Final = re.compile(r"[^\d.,;:!?()]{0,24}[(（]\s?")  # noqa: RUF001 - Chinese brackets
-_CLOSES: Final = re.compile(r"\s?%\s?[)）]")  # noqa: RUF001 - as above
-"""What stands between two figures, before their share, and after it."""
 _NOUN: Final = 3
 """Letters of a word that names what is counted."""
 
@@ -61,8 +56,6 @@ def wrong_figures(reading: Reading) -> Iterator[Clue]:
             yield _clue(reading, claim, _Instead(text=right.as_text(claim), is_product=True))
         elif claim in held.lone and (instead := _slipped(reading, held, claim)) is not None:
             yield _clue(reading, claim, instead)
-        elif claim.unit == "%" and (share := _share_nearly(reading, claim)):
-            yield _clue(reading, claim, _Instead(text=share))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,29 +133,6 @@ def _computed_nearly(reading: Reading, held: Judged, claim: Figure) -> str:
         and many * alike_by_chance(claim, value) <= BY_CHANCE
     )
     return next(near, "")
-
-
-def _share_nearly(reading: Reading, claim: Figure) -> str:
-    """Return what share two figures are, if the percentage in brackets right after them is a slip of it.
-
-    ``1,840 of 7,360 (35%)`` says that the percentage is this share. Elsewhere it may be a target, or the
-    change since last year.
-    """
-    text = reading.outputs[_introduced(reading, claim)]
-    said = figures(text)
-    for one, other, share in zip(said, said[1:], said[2:], strict=False):
-        is_share = (
-            share.value == claim.value
-            and _OF.fullmatch(text[one.end : other.start])
-            and _OPENS.fullmatch(text[other.end : share.start])
-            and _CLOSES.match(text[share.end :])
-        )
-        if not is_share or not 0 < one.value <= other.value:
-            continue
-        right = 100 * one.value / other.value
-        if not claim.is_about(right) and near_miss(claim, round(right / claim.step) * claim.step):
-            return f"{one.literal} of {other.literal} is {right:.3g}%"
-    return ""
 
 
 def _added_up_nearly(reading: Reading, held: Judged, claim: Figure) -> str:
