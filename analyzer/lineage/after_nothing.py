@@ -13,7 +13,7 @@ from analyzer.lineage.dates import clocks_in, dates_in, follows
 from analyzer.lineage.derivation import converts, plain_results
 from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import figures, prose_of
-from analyzer.lineage.known import Known, around, counts_in
+from analyzer.lineage.known import Known, counts_in
 from analyzer.lineage.vocabulary import begins_with_no, first_sentence
 from analyzer.signals.commands import call_name, commands_of
 from analyzer.signals.run_view import HEAD, callers_of
@@ -21,7 +21,7 @@ from analyzer.signals.tool_names import deed_of, recalls
 from analyzer.signals.tool_results import Fault
 from analyzer.signals.wordings import asks_whether, mentions_fault
 from semconv.dialects.reading.values import mapping, structured
-from semconv.model import Evidence, Step, StepKind
+from semconv.model import Step, StepKind
 
 _MOST_NODES: Final = 60
 _MOST_GAPS: Final = 40
@@ -52,7 +52,7 @@ def values_after_nothing(known: Known) -> Iterator[Clue]:
     empty = [
         place for place, has_nothing in found if has_nothing and given.get(_kind(steps[place]), 0) < place
     ]
-    if says_nothing_found(known.asked, answer):
+    if empty and says_nothing_found(known.asked, answer):
         empty = []
     empty += _failed_at_last(known)
     if not empty or not answer or mentions_fault(answer, known.asked):
@@ -229,15 +229,8 @@ def _clue(known: Known, position: int, source: int, literal: str) -> Clue:
 
 
 def _invented(known: Known, position: int, literal: str, reason: str) -> Clue:
-    step = known.reading.steps[position]
-    quote = around(step.output, literal, reach=60)
-    return Clue(
-        step=step.index,
-        kind=ClueKind.INVENTED,
-        reason=reason,
-        evidence=(Evidence(step=step.index, quote=quote),) if quote else (),
-        signs={"figures": 1.0},
-    )
+    quote = known.quote(position, literal, reach=60)
+    return known.clue(position, ClueKind.INVENTED, reason, quote, sign="figures")
 
 
 def _what(known: Known, source: int) -> str:

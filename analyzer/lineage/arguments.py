@@ -132,14 +132,14 @@ def _dates(case: _Case) -> Iterator[_Slip]:
 
 
 def _years(case: _Case) -> Iterator[_Slip]:
-    codes = [one.literal for one in values_in(case.asked) if one.kind is ValueKind.CODE]
-    asked = [
-        year
-        for year in years_in(case.asked)
-        if not any(str(year) in code and str(year) != code for code in codes)
-    ]
+    named = years_in(case.asked)
+    values = values_in(case.asked) if named else ()
+    codes = [one.literal for one in values if one.kind is ValueKind.CODE]
+    asked = [year for year in named if not any(str(year) in code and str(year) != code for code in codes)]
+    if len(asked) != 1:
+        return
     used = [(call, year) for call in case.calls for year in years_in(call.text)]
-    if len(asked) != 1 or any(year == asked[0] for _, year in used):
+    if any(year == asked[0] for _, year in used):
         return
     years = [year for _, year in used]
     if years and min(years) < asked[0] < max(years):
@@ -155,11 +155,11 @@ def _years(case: _Case) -> Iterator[_Slip]:
 
 
 def _codes(case: _Case) -> Iterator[_Slip]:
-    answer = words_in(case.known.answer)
     asked = _codes_in(case.asked)
+    answer = words_in(case.known.answer) if asked else frozenset()
     unused = [one for one in asked if not case.is_used(one)][:_MOST_GIVEN]
     for call in case.calls if asked else ():
-        for one in _codes_in(call.text):
+        for one in _codes_in(call.text) if unused or not looks_up(call.tool) else ():
             if one in asked or (years_in(one) and not _TWO_PARTS.fullmatch(one)):
                 continue
             near = next((given for given in unused if one_slip(one, given)), None)
@@ -182,25 +182,24 @@ def _codes_in(text: str) -> Sequence[str]:
 
 
 def _figures(case: _Case) -> Iterator[_Slip]:
+    if not any(call.is_deed for call in case.calls):
+        return
     asked = [one for one in figures(case.asked) if not one.is_label and len(one.literal_digits) > 1]
-    calls = case.calls if asked else ()
-    used = [(call, one) for call in calls for one in figures(call.text) if not one.is_small]
+    used = [(call, one) for call in case.calls if asked for one in figures(call.text) if not one.is_small]
     values = {one.value for _, one in used}
     unused = [one for one in asked if one.value not in values][:_MOST_GIVEN]
-    worked_out = plain_results([one.value for one in figures(case.asked)][:_MOST_GIVEN]) if unused else []
     pairs = len(values) * len(unused)
     for call, one in used if unused else ():
         if not call.is_deed:
             continue
         near = next((each for each in unused if pairs * alike_by_chance(one, each.value) <= BY_CHANCE), None)
+        if near is None or case.known.is_number_read(one.value, call.position):
+            continue
+        told = [each.value for each in figures(case.asked)][:_MOST_GIVEN]
         beside = [each.value for each in figures(call.text) if each.value != one.value][:_MOST_GIVEN]
-        returned = _figures_before(case.known, call.position) if near else ()
-        computed = (*plain_results(beside), *plain_results([near.value, *returned])) if near else ()
-        is_derived = any(map(one.is_about, (*worked_out, *computed)))
-        is_read = case.known.is_number_read(one.value, call.position) or case.known.is_read(
-            one.literal, call.position
-        )
-        if near is not None and not is_derived and not is_read:
+        returned = (near.value, *_figures_before(case.known, call.position))
+        computed = (each for operands in (told, beside, returned) for each in plain_results(operands))
+        if not case.known.is_read(one.literal, call.position) and not any(map(one.is_about, computed)):
             yield _Slip(position=call.position, what="the figure", used=one.literal, given=near.literal)
 
 
@@ -297,16 +296,9 @@ _FINDERS: Final[Sequence[Callable[[_Case], Iterator[_Slip]]]] = (_dates, _years,
 
 def _clue(known: Known, slip: _Slip) -> Clue:
     position = known.origin_of(slip.used, slip.position)
-    step, call = known.reading.steps[position], known.reading.steps[slip.position]
-    return Clue(
-        step=step.index,
-        kind=ClueKind.CHANGED,
-        reason=f"called {call.target or 'a tool'} with {slip.what} {slip.used}, where {slip.giver}"
-        f" gave {slip.given}",
-        evidence=tuple(
-            Evidence(step=one.index, quote=around(text, slip.used))
-            for one, text in ((step, step.output), (call, call.input))
-            if slip.used in text
-        )[:1],
-        signs={"argument": 1.0},
+    call, said = known.reading.steps[slip.position], known.quote(position, slip.used)
+    quote = said if said.quote else Evidence(step=call.index, quote=around(call.input, slip.used))
+    reason = (
+        f"called {call.target or 'a tool'} with {slip.what} {slip.used}, where {slip.giver} gave {slip.given}"
     )
+    return known.clue(position, ClueKind.CHANGED, reason, quote, sign="argument")

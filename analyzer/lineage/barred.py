@@ -180,16 +180,10 @@ def _is_told(answer: str) -> bool:
 
 
 def _clue(known: Known, position: int, literal: str, what: str, words: str) -> Clue:
-    step = known.reading.steps[known.origin_of(literal, position)]
     call = known.reading.steps[position]
     told = call.input if call.kind is StepKind.TOOL else call.output
     quote = known.quote(position, literal)
     evidence = quote if quote.quote else Evidence(step=call.index, quote=told[:200])
-    return Clue(
-        step=step.index,
-        kind=ClueKind.CONSTRAINT,
-        reason=f"took {literal} ({what}), where the task says “{' '.join(words.split())}”",
-        evidence=(evidence,),
-        signs={"limit": 1.0},
-        most=0.8,
-    )
+    reason = f"took {literal} ({what}), where the task says “{' '.join(words.split())}”"
+    origin = known.origin_of(literal, position)
+    return known.clue(origin, ClueKind.CONSTRAINT, reason, evidence, sign="limit", most=0.8)

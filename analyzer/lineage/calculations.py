@@ -110,9 +110,11 @@ def _per(text: str, figure: Figure) -> tuple[str, ...] | None:
 
 def wrong_sums(reading: Reading) -> Iterator[Clue]:
     """Yield the agents' wrong calculations; one that is not in the answer may have been corrected."""
-    answer = numbers(final_answer(reading.trajectory)[:HEAD])
-    quoted = {error.stated for source in sources(reading) for error in wrong_calculations(source.text)}
-    for found in wrong_results(reading):
+    wrong = list(wrong_results(reading))
+    texts = [source.text for source in sources(reading)] if wrong else []
+    answer = numbers(final_answer(reading.trajectory)[:HEAD]) if wrong else frozenset()
+    quoted = {error.stated for text in texts for error in wrong_calculations(text)}
+    for found in wrong:
         if found.error.stated in quoted:
             continue  # an agent that corrects a calculation must repeat it
         step = reading.steps[found.step].index

@@ -46,9 +46,9 @@ class _Step:
         self._text: Final = text
 
     @functools.cached_property
-    def figures(self) -> Mapping[float, str]:
-        """Its figures by value, as written."""
-        return {one.value: _written(one) for one in reversed(figures(self._text))}
+    def figures(self) -> Mapping[float, Figure]:
+        """Its figures by value."""
+        return {one.value: one for one in reversed(figures(self._text))}
 
     @functools.cached_property
     def dates(self) -> tuple[DateFound, ...]:
@@ -56,9 +56,13 @@ class _Step:
         return dates_in(self._text)
 
     @functools.cached_property
-    def words(self) -> frozenset[str]:
-        """Its words in lower case."""
-        return words_in(self._text)
+    def small(self) -> str:
+        """Its text in lower case."""
+        return self._text.casefold()
+
+    def has_word(self, word: str) -> bool:
+        """Tell whether it has a word in lower case."""
+        return word in self.small and word in words_in(self._text)
 
 
 Says: TypeAlias = Callable[[_Step], str]
@@ -137,8 +141,7 @@ def _figure(
     shown = _written(figure)
 
     def origin() -> ValueOrigin:
-        with_it = (one for one in known.sources if any(_equal(figure, each) for each in one.figures))
-        source = next(with_it, None) or known.source_of_number(figure.value)
+        source = _first_with(known, figure) or known.source_of_number(figure.value)
         if source is not None:
             return _sourced(shown, source, lambda leaf: _has_figure(leaf, figure))
         if wrong is not None:
@@ -148,7 +151,7 @@ def _figure(
             return ValueOrigin(value=shown, origin=Origin.NOWHERE)
         beside = [one for one in figures(text) if one is not figure]
         given = [each for one in known.sources for each in one.figures if not each.is_label]
-        counts = figures("; ".join(map(str, known.counts[:_OF_STEP])))
+        counts = figures("; ".join(map(str, islice(known.first_counts(), _OF_STEP))))
         formula = formula_of(figure, beside, [*counts, *given])
         return ValueOrigin(value=shown, origin=Origin.DERIVED, formula=formula)
 
@@ -169,7 +172,7 @@ def _figure(
         shown=shown,
         start=figure.start,
         origin=origin,
-        says=lambda step: step.figures.get(figure.value, ""),
+        says=lambda step: _written(step.figures[figure.value]) if figure.value in step.figures else "",
         near=near,
     )
 
@@ -189,9 +192,16 @@ def _may_replace(figure: Figure, given: Figure) -> bool:
     return is_close and near_miss(figure, given.value)
 
 
+def _first_with(known: Known, figure: Figure) -> Source | None:
+    for source in known.sources:
+        for one in source.figures:
+            if _equal(figure, one):
+                return source
+    return None
+
+
 def _equal(figure: Figure, given: Figure) -> bool:
-    is_unit = not figure.unit or not given.unit or figure.unit == given.unit
-    return is_unit and figure.is_about(given.value)
+    return figure.is_about(given.value) and (not figure.unit or not given.unit or figure.unit == given.unit)
 
 
 def _has_figure(leaf: Any, figure: Figure) -> bool:
@@ -245,7 +255,7 @@ def _named(known: Known, literal: str, key: str, start: int) -> _Seen:
         shown=literal,
         start=start,
         origin=origin,
-        says=lambda step: literal if key in step.words else "",
+        says=lambda step: literal if step.has_word(key) else "",
     )
 
 
@@ -277,19 +287,23 @@ def path_in(text: str, has: Callable[[Any], bool]) -> str:
 
 def _with_chain(known: Known, steps: Sequence[_Step], one: _Seen) -> ValueOrigin:
     """Return a value's origin with the steps of agents that have it, and what it took the place of."""
-    found, indices = one.origin(), [step.index for step in known.reading.steps]
+    found, steps_of_run = one.origin(), known.reading.steps
     first = BEFORE if found.step is None else found.step
     said = ((step.position, one.says(step)) for step in steps if step.position >= first)
-    shown = islice(((indices[position], text) for position, text in said if text), _MOST_LINKS)
+    shown = islice(((steps_of_run[position].index, text) for position, text in said if text), _MOST_LINKS)
     links = [
         Passed(step=step, value=text[:_SHOWN], change=Change.REPEATED if place else Change.SAID)
         for place, (step, text) in enumerate(shown)
     ]
     if found.origin is not Origin.NOWHERE or not links:
-        return replace(found, step=None if found.step is None else indices[found.step], chain=tuple(links))
+        return replace(
+            found, step=None if found.step is None else steps_of_run[found.step].index, chain=tuple(links)
+        )
     near = one.near()
     if near is not None and near.position != BEFORE:
-        given = Passed(step=indices[near.position], value=near.value.literal[:_SHOWN], change=Change.SAID)
+        given = Passed(
+            step=steps_of_run[near.position].index, value=near.value.literal[:_SHOWN], change=Change.SAID
+        )
         return replace(
             found, step=links[0].step, chain=(given, replace(links[0], change=Change.CHANGED), *links[1:])
         )

@@ -130,16 +130,13 @@ def _folder_and_type(path: str) -> tuple[str, str]:
 
 
 def _names(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
-    runs = _runs_of_words(answer)
-    words = [word for run in runs for word in run]
-    capitals = {word for word in words if word[0].isupper() and word.casefold() not in titles()}
-    strange = {word for word in capitals if not known.has(word.casefold())}
-    if not strange:
-        return
     small = answer.casefold()
     unsaid = [told for told in known.names if told.value.key not in small]
-    if not _capitalises_nouns(runs):
-        yield from _same_ending(answer, strange, unsaid)
+    runs = _runs_of_words(answer) if unsaid else []
+    if not runs or _capitalises_nouns(runs):
+        return
+    words = {word for run in runs for word in run if word[0].isupper() and word.casefold() not in titles()}
+    yield from _same_ending(answer, {word for word in words if not known.has(word.casefold())}, unsaid)
 
 
 def _capitalises_nouns(runs: Sequence[Sequence[str]]) -> bool:
@@ -191,14 +188,8 @@ def _begins_sentence(text: str, word: str) -> bool:
 
 
 def _clue(known: Known, what: str, stated: str, given: Told) -> Clue:
-    step = known.first_said(lambda text: stated in text)
-    evidence = [known.quote(step, stated)]
-    if given.position != BEFORE:
-        evidence.insert(0, known.quote(given.position, given.value.literal))
-    return Clue(
-        step=known.reading.steps[step].index,
-        kind=ClueKind.CHANGED,
-        reason=f"gave {what} {stated}, where {known.giver(given.position)} gave {given.value.literal}",
-        evidence=tuple(one for one in evidence if one.quote),
-        signs={what.removeprefix("the "): 1.0},
-    )
+    step, literal = known.first_said(lambda text: stated in text), given.value.literal
+    quotes = [known.quote(given.position, literal)] if given.position != BEFORE else []
+    reason = f"gave {what} {stated}, where {known.giver(given.position)} gave {literal}"
+    sign = what.removeprefix("the ")
+    return known.clue(step, ClueKind.CHANGED, reason, *quotes, known.quote(step, stated), sign=sign)

@@ -19,7 +19,7 @@ from analyzer.lineage.known import Known, words_in
 from analyzer.lineage.vocabulary import denies, has_alternative
 from analyzer.signals.run_view import HEAD
 from analyzer.signals.tool_names import deed_of, looks_up
-from analyzer.signals.wordings import Kind, languages_in, said
+from analyzer.signals.wordings import Kind, languages_in, says
 from semconv.dialects.reading.values import mapping
 from semconv.model import Step, StepKind
 from semconv.record import record
@@ -106,17 +106,17 @@ class _Refusal:
 def refused_deeds(known: Known) -> Iterator[Clue]:
     """Yield the deeds on a thing that the last check of it had refused."""
     refusals: dict[str, _Refusal] = {}
-    if _is_open(known.answer) or has_alternative(known.asked):
-        return
     for position, step in enumerate(known.reading.steps):
         if step.kind is StepKind.HUMAN:
             refusals.clear()
         if step.kind is not StepKind.TOOL:
             continue
         tool = step.target or ""
-        own = _names(step.input)
+        own = _names(step.input) if refusals else frozenset()
         found = next((one for one in refusals.values() if one.tool != tool and one.is_about(own, step)), None)
         if found is not None and (_is_granting(tool) or (_is_unknown(tool) and found.is_deed_on(step))):
+            if _is_open(known.answer) or has_alternative(known.asked):
+                return
             yield _clue(known, position, found)
         elif not deed_of(tool):
             refused = _refusal(known, position)
@@ -144,7 +144,7 @@ def _is_open(answer: str) -> bool:
     """Tell whether an answer denies something, or says that something is amiss."""
     languages = languages_in(answer)
     return denies(answer) or any(
-        said(kind, answer, languages) for kind in (Kind.EXCUSE, Kind.ADMISSION, Kind.GIVING_UP)
+        says(kind, answer, languages) for kind in (Kind.EXCUSE, Kind.ADMISSION, Kind.GIVING_UP)
     )
 
 
@@ -224,14 +224,8 @@ def _values(row: Mapping[str, Any]) -> frozenset[str]:
 def _clue(known: Known, position: int, refusal: _Refusal) -> Clue:
     call = known.reading.steps[position]
     asked = [place for place in range(refusal.position + 1, position) if known.reading.steps[place].calls]
-    step = known.reading.steps[
-        asked[-1] if asked else max(known.reading.responsible_steps[position], refusal.position + 1)
-    ]
+    step = asked[-1] if asked else max(known.reading.responsible_steps[position], refusal.position + 1)
     shown = "false" if refusal.value == "False" else refusal.value[:60]
-    return Clue(
-        step=step.index,
-        kind=ClueKind.EXCEEDED,
-        reason=f"called {call.target or 'a tool'} although {known.giver(refusal.position)} returned"
-        f" {refusal.key}: {shown}",
-        evidence=tuple(one for one in (known.quote(refusal.position, refusal.key),) if one.quote),
-    )
+    giver = known.giver(refusal.position)
+    reason = f"called {call.target or 'a tool'} although {giver} returned {refusal.key}: {shown}"
+    return known.clue(step, ClueKind.EXCEEDED, reason, known.quote(refusal.position, refusal.key))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import permutations
 from typing import Final
 
@@ -35,6 +35,8 @@ _MOST_WORKED: Final = 4
 _MOST_ON_LINE: Final = 8
 _MOST_ROUNDS: Final = 4
 _OPERATOR: Final = re.compile(r"[×*+−÷=%]|\d\s?[x/–-]\s?\d")  # noqa: RUF001 - as people write them
+_GIVES: Final = re.compile(r"(?:=|\b(?:is|are|makes|gives|equals|total(?:s|ling)?))\W{0,4}$")
+_LONGEST_VERB: Final = 20
 _UP_TO_TWENTY: Final = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
     "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
@@ -49,12 +51,11 @@ _SPELLED: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class World:
     """Possible sources of a text's figures."""
 
-    loose: frozenset[float]
-    """Digits anywhere in texts from outside, including dates and ids."""
+    texts: tuple[str, ...]
     stated: tuple[float, ...]
     """The values of the figures of texts from outside, in both readings, each once."""
     spelled: tuple[float, ...]
@@ -63,9 +64,14 @@ class World:
     """Searches in ``stated`` and ``spelled``."""
     results: tuple[tuple[int, Figure], ...]
 
+    @cached_property
+    def loose(self) -> frozenset[float]:
+        """Digits anywhere in texts from outside, including dates and ids."""
+        return frozenset[float]().union(*map(numbers, self.texts))
+
     def gives(self, claim: Figure) -> bool:
         """Tell whether a text from outside states the figure, rounded or in another unit."""
-        return claim.value in self.loose or self.given.stands(claim) or self.given.converts(claim)
+        return self.given.stands(claim) or claim.value in self.loose or self.given.converts(claim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,8 @@ def judged(reading: Reading, text: str) -> Judged:
 
 def _bare(reading: Reading, text: str, world: World, claims: Sequence[Figure]) -> list[Figure]:
     bare = [claim for claim in claims if not world.gives(claim)]
+    if not bare:
+        return bare
     bare = _without_shown(bare, text, figures(text))
     bare = _without_durations(bare, text, sources(reading))
     if not bare:
@@ -171,9 +179,9 @@ def _without_durations(bare: list[Figure], answer: str, origins: Sequence[Source
 
 def _is_worked_out(text: str, claim: Figure, stated: Sequence[Figure]) -> bool:
     """Tell whether plain arithmetic on the figures just before it in the sentence gives it."""
-    before = [one for one in stated if one.end <= claim.start and _together(text, one, claim)]
-    if not re.search(r"(?:=|\b(?:is|are|makes|gives|equals|total(?:s|ling)?))\W{0,4}$", text[: claim.start]):
+    if not _GIVES.search(text[max(0, claim.start - _LONGEST_VERB) : claim.start]):
         return False
+    before = [one for one in stated if one.end <= claim.start and _together(text, one, claim)]
     results = plain_results([one.value for one in before[-_MOST_WORKED:]])
     return any(claim.is_about(result) for result in results)
 
@@ -193,7 +201,6 @@ def _distinct(claims: Iterable[Figure]) -> list[Figure]:
 
 
 def _world(origins: Sequence[Source]) -> World:
-    loose = frozenset[float]().union(*(numbers(source.text) for source in origins))
     results = tuple(
         (source.step, figure)
         for source in origins
@@ -205,7 +212,8 @@ def _world(origins: Sequence[Source]) -> World:
     words = {word for source in origins for word in source.text.casefold().split()}
     spelled = tuple([_SPELLED[word] for word in words if word in _SPELLED])
     given = Given((*stated, *spelled))
-    return World(loose=loose, stated=stated, spelled=spelled, given=given, results=results)
+    texts = tuple([source.text for source in origins])
+    return World(texts=texts, stated=stated, spelled=spelled, given=given, results=results)
 
 
 def _derivation(reading: Reading, answer: str, world: World) -> Derivation:

@@ -12,17 +12,14 @@ from functools import partial
 from operator import gt, lt
 from typing import Final
 
-from analyzer.inquiry.present import beginning
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import dates_in
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
 from analyzer.lineage.figures import Figure, figures, words_of
 from analyzer.lineage.known import Known, counts_in, words_in
 from analyzer.lineage.sources import LARGEST
-from analyzer.lineage.vocabulary import number_words, phrases
-from analyzer.signals.run_view import QUOTE
+from analyzer.lineage.vocabulary import number_words
 from analyzer.signals.wordings import languages_in
-from semconv.model import Evidence
 
 _LEAST: Final = 3
 _SHOWN: Final = 60
@@ -40,10 +37,10 @@ _COUNTED: Final = re.compile(
 def cut_lists(known: Known) -> Iterator[Clue]:
     """Yield the lists of results of which the answer counts fewer entries than there are."""
     answer = known.answer
-    words = words_in(answer)
+    words, small = words_in(answer), answer.casefold()
     for step, text in known.results() if answer else ():
         for listed in lists_in(text):
-            named = [entry.is_named_in(words, answer.casefold()) for entry in listed.entries]
+            named = [entry.is_named_in(words, small) for entry in listed.entries]
             is_part = len(named) >= _LEAST and 1 < sum(named) < len(named)
             if is_part and _is_cut(known, listed, named, answer, step):
                 yield _clue(known, listed, named, step)
@@ -63,7 +60,7 @@ def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, st
     if not _has_twin(told, left) or any(known.is_elsewhere(name, step) for name in names):
         return False
     is_start, are_few = all(named[:count]), _FEW * len(left) <= count
-    return (is_start or are_few) and (counts(answer, count, words_of(listed.key)) or _wants_all(known))
+    return (is_start or are_few) and (counts(answer, count, words_of(listed.key)) or known.asks_for("every"))
 
 
 def _misses_of_a_limit(known: Known, told: Sequence[Entry], left: Sequence[Entry]) -> bool:
@@ -93,10 +90,6 @@ def _parts(told: Sequence[float], left: Sequence[float], is_meant: Callable[[flo
     ours, theirs = sum(map(is_meant, told)), sum(map(is_meant, left))
     is_choice = ours >= _LEAST and len(told) - ours <= 1 and len(left) - theirs >= 2
     return is_choice and 0 < theirs * _FEW <= ours
-
-
-def _wants_all(known: Known) -> bool:
-    return phrases("every", known.languages).search(known.asked) is not None
 
 
 def counts(answer: str, count: int, wanted: frozenset[str]) -> bool:
@@ -137,15 +130,10 @@ def _clue(known: Known, listed: Listed, named: Sequence[bool], source: int) -> C
     told = [entry for entry, is_named in zip(listed.entries, named, strict=True) if is_named]
     rest = [entry for entry, is_named in zip(listed.entries, named, strict=True) if not is_named]
     position = known.first_said(lambda text: _names_part(text, told, rest), after=source)
-    step = known.reading.steps[position]
-    what = listed.key or "entries"
-    return Clue(
-        step=step.index,
-        kind=ClueKind.CUT_SHORT,
-        reason=f"named {len(told)} of the {len(named)} {what} that {known.giver(source)} returned, without"
-        f" {rest[0].names[0][:_SHOWN]}",
-        evidence=(Evidence(step=step.index, quote=beginning(step.output, QUOTE)),),
-    )
+    many, lost = f"{len(told)} of the {len(named)} {listed.key or 'entries'}", rest[0].names[0][:_SHOWN]
+    reason = f"named {many} that {known.giver(source)} returned, without {lost}"
+    quote = known.words(position, known.reading.steps[position].output)
+    return known.clue(position, ClueKind.CUT_SHORT, reason, quote)
 
 
 def _names_part(text: str, told: Sequence[Entry], left: Sequence[Entry]) -> bool:

@@ -22,7 +22,7 @@ from analyzer.signals.commands import call_name, commands_of
 from analyzer.signals.run_view import HEAD, QUOTE
 from analyzer.signals.tool_names import deed_of, looks_up
 from analyzer.signals.tool_results import Fault
-from analyzer.signals.wordings import Kind, languages_in, said
+from analyzer.signals.wordings import Kind, languages_in, says
 from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, Step, StepKind
 from semconv.record import record
@@ -117,6 +117,7 @@ def acts_in(text: str, *, with_tools: bool = False) -> frozenset[str]:
     return frozenset(found)
 
 
+@functools.lru_cache(maxsize=256)
 def acts_of(tool: str) -> frozenset[str]:
     """Return what a tool does by its name: ``cancel`` for ``cancelOrder``, in any of the languages."""
     return acts_in(spaced(tool), with_tools=True)
@@ -146,7 +147,7 @@ def _texts(arguments: str) -> str:
 def claimed_deeds(known: Known) -> Iterator[Clue]:
     """Yield the deeds that the answer claims, that no call did, and that nothing in the run speaks of."""
     tools = [_does(step) for step in known.reading.steps if step.kind is StepKind.TOOL]
-    claims = list(claims_in(known.answer)) if tools else []
+    claims = claims_in(known.answer) if tools else ()
     if not any(acts for _, acts in claims) or _are_unspoken_for(known, claims):
         return
     spoken = [*map(spaced, tools), *(text for _, text in known.results())]
@@ -162,14 +163,19 @@ def _is_passive(sentence: str) -> bool:
     return _PASSIVE.search(sentence) is not None and _FIRST_PERSON.search(sentence) is None
 
 
-def claims_in(answer: str) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield the sentences that say that something was done, each with what."""
+@functools.lru_cache(maxsize=4)
+def claims_in(answer: str) -> tuple[tuple[str, frozenset[str]], ...]:
+    """Return the sentences that say that something was done, each with what; the readers ask in turn."""
+    return tuple(_claims(answer))
+
+
+def _claims(answer: str) -> Iterator[tuple[str, frozenset[str]]]:
     languages = languages_in(answer)
     others = tuple(code for code in languages if code != _ENGLISH)
     for found in list(SENTENCE.finditer(answer))[:_MOST_SENTENCES]:
         sentence = found[0].strip()
         is_english = _ENGLISH in languages and _SAYS_DONE.search(sentence) and not NOT_DONE.search(sentence)
-        is_claim = is_english or (others and said(Kind.CLAIM_DONE, sentence, others))
+        is_claim = is_english or (others and says(Kind.CLAIM_DONE, sentence, others))
         if is_claim and not sentence.endswith("?"):
             yield sentence, acts_in(sentence)
 
@@ -198,14 +204,14 @@ def spaced(tool: str) -> str:
 
 
 def _claim(known: Known, sentence: str) -> Clue:
+    return claim_of(known, sentence, "claimed a deed for which there was no call")
+
+
+def claim_of(known: Known, sentence: str, reason: str) -> Clue:
+    """Return the clue against the step that first says a sentence."""
     position = known.first_said(lambda text: sentence in text)
-    step = known.reading.steps[position].index
-    return Clue(
-        step=step,
-        kind=ClueKind.CLAIMED,
-        reason="claimed a deed for which there was no call",
-        evidence=(Evidence(step=step, quote=sentence[:QUOTE]),),
-    )
+    quote = Evidence(step=known.reading.steps[position].index, quote=sentence[:QUOTE])
+    return known.clue(position, ClueKind.CLAIMED, reason, quote)
 
 
 @record
@@ -256,19 +262,13 @@ def _is_latest(maxima: list[tuple[int, _Amount]], found: tuple[int, _Amount]) ->
 
 def _excess(known: Known, position: int, amount: _Amount, source: int, most: _Amount) -> Clue:
     asker = known.origin_of(amount.figure.literal, position)
-    step = known.reading.steps[asker] if asker > source else known.reading.steps[position]
-    return Clue(
-        step=step.index,
-        kind=ClueKind.EXCEEDED,
-        reason=f"called {known.giver(position)} with {amount.figure.shown}, more than the {most.key}"
-        f" {most.figure.literal} that {known.giver(source)} returned",
-        evidence=tuple(
-            one
-            for one in (known.quote(source, most.figure.literal), _argument(known, position, amount))
-            if one.quote
-        ),
-        value=amount.figure.value,
+    step = asker if asker > source else position
+    reason = (
+        f"called {known.giver(position)} with {amount.figure.shown}, more than the {most.key}"
+        f" {most.figure.literal} that {known.giver(source)} returned"
     )
+    quotes = (known.quote(source, most.figure.literal), _argument(known, position, amount))
+    return known.clue(step, ClueKind.EXCEEDED, reason, *quotes, value=amount.figure.value)
 
 
 def _argument(known: Known, position: int, amount: _Amount) -> Evidence:
@@ -330,19 +330,11 @@ def _reports_on(report: _Report, amount: _Amount, acts: frozenset[str]) -> bool:
 def _misreport(known: Known, deed: _Deed, amount: _Amount, report: _Report) -> Clue:
     told = report.figure
     position = known.first_said(lambda text: told.literal in text, after=deed.position)
-    step = known.reading.steps[position].index
-    return Clue(
-        step=step,
-        kind=ClueKind.MISREPORTED,
-        reason=f"reported {told.shown}, where {known.giver(deed.position)} returned {amount.figure.literal}"
-        f" {amount.figure.unit.upper()}",
-        evidence=tuple(
-            one
-            for one in (
-                known.quote(deed.position, amount.figure.literal),
-                Evidence(step=step, quote=report.sentence[:QUOTE]),
-            )
-            if one.quote
-        ),
-        value=told.value,
+    returned = amount.figure
+    reason = (
+        f"reported {told.shown}, where {known.giver(deed.position)} returned {returned.literal}"
+        f" {returned.unit.upper()}"
     )
+    said = Evidence(step=known.reading.steps[position].index, quote=report.sentence[:QUOTE])
+    quote = known.quote(deed.position, returned.literal)
+    return known.clue(position, ClueKind.MISREPORTED, reason, quote, said, value=told.value)

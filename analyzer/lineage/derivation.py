@@ -148,7 +148,8 @@ def converts(figure: Figure, given: Sequence[Figure]) -> bool:
 
 def _finds(ordered: Sequence[float], figure: Figure, factors: Sequence[float]) -> bool:
     """Return whether one of the values, times one of the factors, equals the figure."""
-    return any(_has(ordered, figure.value / factor, _tolerance(figure) / factor) for factor in factors)
+    within = _tolerance(figure)
+    return any(_has(ordered, figure.value / factor, within / factor) for factor in factors)
 
 
 def formula_of(figure: Figure, beside: Sequence[Figure], given: Sequence[Figure]) -> str:
@@ -290,7 +291,7 @@ def _bounds(figure: Figure) -> tuple[float, float]:
 
 def _tolerance(figure: Figure) -> float:
     within = 0.51 * figure.step + 1e-9 * abs(figure.value)
-    if figure.is_hedged and len(figure.digits) <= _ROUND_DIGITS:
+    if len(figure.digits) <= _ROUND_DIGITS and figure.is_hedged:
         within = max(within, _HEDGE * abs(figure.value), _rounding(figure))
     return within
 

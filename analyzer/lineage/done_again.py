@@ -99,9 +99,5 @@ def _clue(known: Known, pair: _Again) -> Clue:
     asked = (at for at in range(pair.second, -1, -1) if known.reading.steps[at].calls)
     author = next((at for at in asked if known.reading.steps[at].agent == call.agent), pair.second)
     quotes = (known.quote(pair.first, made), known.quote(pair.second, pair.later))
-    return Clue(
-        step=known.reading.steps[author].index,
-        kind=ClueKind.CLAIMED,
-        reason=f"called {call.target} twice with the same arguments, which made both {made} and {pair.later}",
-        evidence=tuple(one for one in quotes if one.quote),
-    )
+    reason = f"called {call.target} twice with the same arguments, which made both {made} and {pair.later}"
+    return known.clue(author, ClueKind.CLAIMED, reason, *quotes)

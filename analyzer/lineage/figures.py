@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from analyzer.signals.normalize import plain_typography
 from analyzer.signals.numbers import DENSE
+from semconv.record import record
 
 MOST: Final = 400
 """Bound on the figures read from one text, for tables and dumps."""
@@ -44,19 +44,21 @@ _SCALES: Final = {
     "만": 1e4, "亿": 1e8, "億": 1e8, "억": 1e8,
 }  # fmt: skip
 _DAY: Final = r"(?:0?[1-9]|[12]\d|3[01])"
+_MONTHS: Final = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
 _SKIPPED: Final = re.compile(
     # Links, mail addresses, paths; each begins where no earlier character could, so that time stays linear.
-    # Only the first two begin right after a Latin letter: one check spares all others within a word.
-    r"#\d+|\[\d{1,3}\]|(?<![a-z])(?:https?://\S+|(?<![\w.+-])[\w.+-]{1,64}@[\w.-]+\.\w+|(?<![\w.-])(?:[\w.-]*/){2,}[\w.-]*"
-    r"|\b\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}\S*)?|\b\d{1,2}[./]\d{1,2}[./]\d{2,4}\b"
-    r"|\b\d{1,2}:\d{2}(?::\d{2})?(?:\s?[ap]\.?m\b)?|\bv?\d+\.\d+\.\d+\S*|\bv\d+(?:\.\d+)?\b"
-    r"|\b[A-Za-z]+[-_/#]?\d[\w-]*|\b\d+[-_][A-Za-z][\w-]*|\b(?=\w*[a-f])(?=\w*\d)[0-9a-f]{6,}\b"
+    # Only the first two begin right after a Latin letter: one check spares all others within a word. A second
+    # one spares words without a digit in them or right after them: what is skipped there has no number.
+    r"#\d+|\[\d{1,3}\]|(?<![a-zA-Z])(?:[hH][tT]{2}[pP][sS]?://\S+|(?=[^\s\d]{0,256}\s?\d)"
+    r"(?:(?<![\w.+-])[\w.+-]{1,64}@[\w.-]+\.\w+|(?<![\w.-])(?:[\w.-]*/){2,}[\w.-]*"
+    r"|\b(?:\d{4}-\d{2}-\d{2}(?:[Tt ]\d{2}:\d{2}\S*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}\b"
+    r"|\d{1,2}:\d{2}(?::\d{2})?(?:\s?[apAP]\.?[mM]\b)?|[vV]?\d+\.\d+\.\d+\S*|[vV]\d+(?:\.\d+)?\b"
+    r"|[A-Za-z]+[-_/#]?\d[\w-]*|\d+[-_][A-Za-z][\w-]*|(?=\w*[a-fA-F])(?=\w*\d)[0-9a-fA-F]{6,}\b)"
     r"|\+?\d{1,3}[ -]\(?\d{2,4}\)?[ -]\d{3,4}[ -]?\d{2,4}\b"
-    rf"|\b{_DAY}(?:\.|st|nd|rd|th)?\s(?:of\s)?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mai|Okt|Dez|mars|avril)"
-    r"[a-zäéû]*\.?,?(?:\s\d{4})?"
-    rf"|\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?\s{_DAY}(?:st|nd|rd|th)?(?:,?\s\d{{4}})?\b"
-    r"|\b\d+(?:st|nd|rd|th)\b|^[^\S\n]*(?:\(?\d{1,3}[.)]|[-*•][^\S\n]*\d{1,3}[.)])(?=\s))",
-    re.IGNORECASE | re.MULTILINE,
+    rf"|\b(?i:{_DAY}(?:\.|st|nd|rd|th)?\s(?:of\s)?(?:{_MONTHS}|Mai|Okt|Dez|mars|avril)[a-zäéû]*\.?,?(?:\s\d{{4}})?"
+    rf"|(?:{_MONTHS})[a-z]*\.?\s{_DAY}(?:st|nd|rd|th)?(?:,?\s\d{{4}})?\b|\d+(?:st|nd|rd|th)\b))"
+    r")|^[^\S\n]*(?:\(?\d{1,3}[.)]|[-*•][^\S\n]*\d{1,3}[.)])(?=\s)",
+    re.MULTILINE,
 )
 """Parts of a text whose digits are not figures."""
 _NUMBERED: Final = re.compile(
@@ -122,7 +124,7 @@ _STOP: Final = frozenset((
 ))  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Figure:
     """A number in a text that stands for a quantity."""
 
@@ -139,8 +141,6 @@ class Figure:
     """Normalised unit; empty if there is none."""
     start: int
     end: int
-    is_hedged: bool
-    """Whether the text says that it is not exact."""
     is_small: bool
     """A count up to 12, or a year, which texts use without a source."""
     is_label: bool
@@ -149,6 +149,11 @@ class Figure:
     def is_about(self, value: float) -> bool:
         """Tell whether a value is this figure, within half a unit of its last digit."""
         return abs(self.value - value) <= _WITHIN * self.step
+
+    @property
+    def is_hedged(self) -> bool:
+        """Whether the text says that it is not exact."""
+        return _HEDGED.search(self.before[-_LONGEST_HEDGE:]) is not None
 
     @property
     def shown(self) -> str:
@@ -163,7 +168,7 @@ class Figure:
     @property
     def words(self) -> frozenset[str]:
         """Words around it, in lower case, without the most frequent ones."""
-        return _words_near(self.before, self.after)
+        return words_near(self.before, self.after)
 
     @property
     def readings(self) -> tuple[float, ...]:
@@ -180,7 +185,7 @@ class Figure:
     @property
     def literal_digits(self) -> str:
         """Digits as written."""
-        return "".join(char for char in self.literal if char.isdigit())
+        return self.literal if self.literal.isdigit() else "".join(filter(str.isdigit, self.literal))
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -273,23 +278,25 @@ def _figure(text: str, match: re.Match[str]) -> Figure | None:
         unit=unit,
         start=match.start(),
         end=end,
-        is_hedged=_HEDGED.search(before[-_LONGEST_HEDGE:]) is not None,
         is_small=small or is_label,
         is_label=is_label,
     )
+
+
+_GROUPED: Final = re.compile(r"(?!0)\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_GROUPED_BY_POINTS: Final = re.compile(r"(?!0)\d{1,3}(?:\.\d{3})+,\d+")
 
 
 def _value(literal: str) -> tuple[float, float]:
     """Return the value of a literal, and of one unit of its last digit."""
     if literal.isdigit():
         return float(literal), 1.0
-    plain = re.sub(r"[    ]", "", literal)
-    if re.fullmatch(r"(?!0)\d{1,3}(?:,\d{3})+(?:\.\d+)?", plain):
+    plain = "".join(literal.split())
+    if _GROUPED.fullmatch(plain):
         plain = plain.replace(",", "")
-    elif re.fullmatch(r"(?!0)\d{1,3}(?:\.\d{3})+,\d+", plain):
-        plain = plain.replace(".", "").replace(",", ".")
-    else:
-        plain = plain.replace(",", ".")
+    elif "," in plain:
+        is_grouped = _GROUPED_BY_POINTS.fullmatch(plain) is not None
+        plain = (plain.replace(".", "") if is_grouped else plain).replace(",", ".")
     decimals = plain.partition(".")[2]
     return float(plain), 10.0 ** -len(decimals)
 
@@ -327,7 +334,8 @@ def unit_of(word: str) -> str:
     return "" if small in _STOP else _stem(small)
 
 
-def _words_near(before: str, after: str) -> frozenset[str]:
+@lru_cache(maxsize=_REMEMBERED)
+def words_near(before: str, after: str) -> frozenset[str]:
     """Return the words of the clause around a figure, which say what it counts or measures."""
     cut = max(before.rfind(mark) for mark in ("\n", ". ", "; ", "! ", "? ", "},", "], "))
     left = before[cut + 1 :]

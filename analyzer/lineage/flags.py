@@ -39,12 +39,11 @@ _WORD: Final = re.compile(rf"[^\W\d_]{{{_LEAST},}}")
 def unmet_flags(known: Known) -> Iterator[Clue]:
     """Yield the entries that the answer chose although they lack what the task asks for."""
     answer = known.answer
-    if not answer or known.admits_fault or has_alternative(known.asked):
+    results = known.results() if answer else ()
+    lists = [(one, keys) for _, text in results for one in lists_in(text) if (keys := _flags(one))]
+    if not lists or known.admits_fault or has_alternative(known.asked):
         return
-    lists = [(one, keys) for _, text in known.results() for one in lists_in(text) if (keys := _flags(one))]
-    wanted, told = (
-        (_wanted(known.asked), beginnings_in(answer, _LEAST)) if lists else (frozenset(), frozenset())
-    )
+    wanted, told = _wanted(known.asked), beginnings_in(answer, _LEAST)
     small, words = answer.casefold(), words_in(answer)
     for listed, keys in lists:
         asked = [key for key in keys if beginnings_in(key, _LEAST) & wanted]
@@ -99,14 +98,9 @@ def _is_yes(value: Scalar) -> bool:
 def _clue(known: Known, entry: Entry, key: str, answer: str) -> Clue:
     name = next((one for one in entry.names if one in answer), entry.names[0])
     position = known.first_said(lambda text: name in text.casefold())
-    step = known.reading.steps[position]
-    at = max(0, step.output.casefold().find(name))
-    shown = step.output[at : at + len(name)] or name
-    return Clue(
-        step=step.index,
-        kind=ClueKind.CONSTRAINT,
-        reason=f"chose {shown[:60]} ({key[:40]}: {str(entry.fields[key])[:40]}), which the task asks for",
-        evidence=tuple(one for one in (known.quote(position, shown),) if one.quote),
-        signs={"limit": 1.0},
-        most=0.8,
-    )
+    said = known.reading.steps[position].output
+    at = max(0, said.casefold().find(name))
+    shown = said[at : at + len(name)] or name
+    reason = f"chose {shown[:60]} ({key[:40]}: {str(entry.fields[key])[:40]}), which the task asks for"
+    quote = known.quote(position, shown)
+    return known.clue(position, ClueKind.CONSTRAINT, reason, quote, sign="limit", most=0.8)

@@ -13,15 +13,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from analyzer.inquiry.present import beginning
+from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import DateFound, agree, dates_in
 from analyzer.lineage.entries import strings_of
 from analyzer.lineage.figures import Figure, figures
 from analyzer.lineage.sources import Source, is_blind, sources
 from analyzer.lineage.values import Value, ValueKind, values_in
-from analyzer.lineage.vocabulary import number_words
+from analyzer.lineage.vocabulary import number_words, phrases
 from analyzer.signals.normalize import excerpt
 from analyzer.signals.numbers import numbers
-from analyzer.signals.run_view import HEAD, Reading, final_answer
+from analyzer.signals.run_view import HEAD, QUOTE, Reading, final_answer
 from analyzer.signals.wordings import languages_in, mentions_fault
 from semconv.model import Evidence, StepKind
 from semconv.record import record
@@ -101,6 +103,10 @@ class Known:
     def languages(self) -> tuple[str, ...]:
         """The languages in which people asked."""
         return languages_in(self.asked[:_HEARD])
+
+    def asks_for(self, *kinds: str) -> bool:
+        """Tell whether people ask in words of these kinds of ``vocabulary.toml``: for ``every`` entry."""
+        return any(phrases(kind, self.languages).search(self.asked) for kind in kinds)
 
     @functools.cached_property
     def instructions(self) -> str:
@@ -203,7 +209,15 @@ class Known:
     @functools.cached_property
     def counts(self) -> tuple[int, ...]:
         """Small whole numbers in texts from outside, as digits or words."""
-        return tuple(dict.fromkeys(count for source in self.sources for count in counts_in(source.text)))
+        return tuple(self.first_counts())
+
+    def first_counts(self) -> Iterator[int]:
+        """Yield them in order, each once; each text is read once one of its numbers is wanted."""
+        seen: set[int] = set()
+        for count in (one for source in self.sources for one in counts_in(source.text)):
+            if count not in seen:
+                seen.add(count)
+                yield count
 
     def told(self, kind: ValueKind) -> Iterator[Told]:
         """Yield the values of a kind that were given, in order."""
@@ -257,10 +271,35 @@ class Known:
                 return position
         return last
 
-    def quote(self, position: int, literal: str) -> Evidence:
+    def clue(
+        self,
+        position: int,
+        kind: ClueKind,
+        reason: str,
+        *quotes: Evidence,
+        value: float | None = None,
+        sign: str = "",
+        most: float = 1.0,
+    ) -> Clue:
+        """Return the clue that a step made a mistake, with those quotes that have words."""
+        return Clue(
+            step=self.reading.steps[position].index,
+            kind=kind,
+            reason=reason,
+            evidence=tuple([one for one in quotes if one.quote]),
+            value=value,
+            signs={sign: 1.0} if sign else {},
+            most=most,
+        )
+
+    def quote(self, position: int, literal: str, reach: int = 50) -> Evidence:
         """Return a step's words around a value; an empty quote if its text does not have it."""
         step = self.reading.steps[position]
-        return Evidence(step=step.index, quote=around(step.output, literal))
+        return Evidence(step=step.index, quote=around(step.output, literal, reach))
+
+    def words(self, position: int, text: str) -> Evidence:
+        """Return the first words of a text as those of a step."""
+        return Evidence(step=self.reading.steps[position].index, quote=beginning(text, QUOTE))
 
     def giver(self, position: int) -> str:
         """Return what to call the text that gave a value."""

@@ -126,13 +126,8 @@ def _clue(known: Known, limit: _Limit, name: str, field: str) -> Clue:
     position = known.first_said(lambda text: name in text.casefold())
     text = known.reading.outputs[position]
     at = max(0, text.casefold().find(name))
-    step = known.reading.steps[position].index
-    wanted = " ".join(limit.words.split())
-    return Clue(
-        step=step,
-        kind=ClueKind.CONSTRAINT,
-        reason=f"chose {text[at : at + len(name)]} ({field}), where the task asks for “{wanted}”",
-        evidence=(Evidence(step=step, quote=excerpt(text, at, at + len(name), before=60, after=60)),),
-        signs={"limit": 1.0},
-        most=_MOST,
-    )
+    shown, wanted = text[at : at + len(name)], " ".join(limit.words.split())
+    reason = f"chose {shown} ({field}), where the task asks for “{wanted}”"
+    words = excerpt(text, at, at + len(name), before=60, after=60)
+    quote = Evidence(step=known.reading.steps[position].index, quote=words)
+    return known.clue(position, ClueKind.CONSTRAINT, reason, quote, sign="limit", most=_MOST)

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from typing import Final
 
-from analyzer.lineage import claims, dates, entries, figures, known, sources, values
-from analyzer.signals import run_view
+from analyzer.lineage import claims, dates, deeds, entries, figures, known, sources, values
+from analyzer.signals import numbers, run_view, wordings, wrong_numbers
 from analyzer.signals.suspicion import answer_parts
 from analyzer.signals.wordings.folding import fold
 from analyzer.signals.wordings.languages import forget_samples
 
 _CACHES: Final = (
-    *(sources.sources, sources.columns_of, claims.judged, figures.figures, dates.dates_in, dates.clocks_in),
-    dates.writes_day_first,
+    *(sources.sources, sources.columns_of, claims.judged, figures.figures, figures.words_near),
+    *(dates.dates_in, dates.clocks_in, dates.writes_day_first),
     *(entries.document_in, entries.lists_in),
     *(values.values_in, known.counts_in, known.words_in, known.known_of, answer_parts.parts_of, fold),
+    *(
+        numbers.numbers,
+        wordings.mentions_fault,
+        deeds.acts_of,
+        deeds.claims_in,
+        wrong_numbers.all_wrong_results,
+    ),
 )
 
 

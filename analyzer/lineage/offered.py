@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from analyzer.lineage.checks import CHECKS
-from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.deeds import NOT_DONE, SENTENCE, acts_of, claims_in, spaced
+from analyzer.lineage.clue import Clue
+from analyzer.lineage.deeds import NOT_DONE, SENTENCE, acts_of, claim_of, claims_in, spaced
 from analyzer.lineage.known import Known, beginnings_in
-from analyzer.signals.run_view import HEAD, QUOTE
+from analyzer.signals.run_view import HEAD
 from analyzer.signals.tool_names import looks_up
-from analyzer.signals.wordings import Kind, languages_in, said
-from semconv.model import Evidence, StepKind
+from analyzer.signals.wordings import Kind, languages_in, says
+from semconv.model import StepKind
 
 _CHECKED: Final = re.compile(
     r"\b(?:I|we)(?:['’]ve| have)? (?:also |first |just )?"  # noqa: RUF001 - an apostrophe as typed
@@ -72,11 +72,10 @@ def unmade_calls(known: Known) -> Iterator[Clue]:
 
 def _unmade_checks(known: Known) -> Iterator[Clue]:
     """Yield the checks that the answer claims in words of an offered check which no agent called."""
-    answer = known.answer
-    if _CHECKED.search(answer) is None:
+    answer, offered = known.answer, _offered(known)
+    if not offered or _CHECKED.search(answer) is None:
         return
     claims = [found[0] for found in SENTENCE.finditer(answer) if _CHECKED.search(found[0])][:_MOST_SENTENCES]
-    offered = _offered(known) if claims else {}
     called = _called(known) if claims else frozenset()
     used = beginnings_in(" ".join(f"{tool} {offered.get(tool, '')}" for tool in called), _LETTERS)
     asked = beginnings_in(known.asked, _LETTERS) if claims else frozenset()
@@ -101,7 +100,7 @@ def _reports(answer: str) -> Sequence[str]:
         for one in sentences
         if one in claimed
         or not (
-            one.endswith("?") or NOT_DONE.search(one) or any(said(kind, one, languages) for kind in _OPEN)
+            one.endswith("?") or NOT_DONE.search(one) or any(says(kind, one, languages) for kind in _OPEN)
         )
     ]
 
@@ -138,11 +137,5 @@ def _parts(line: str) -> tuple[str, str]:
 
 
 def _clue(known: Known, tool: str, sentence: str) -> Clue:
-    position = known.first_said(lambda text: sentence in text)
-    step = known.reading.steps[position].index
-    return Clue(
-        step=step,
-        kind=ClueKind.CLAIMED,
-        reason=f"claimed a deed for which {tool[:60]} was offered, and did not call it",
-        evidence=(Evidence(step=step, quote=sentence[:QUOTE]),),
-    )
+    reason = f"claimed a deed for which {tool[:60]} was offered, and did not call it"
+    return claim_of(known, sentence, reason)

@@ -17,9 +17,7 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import Day, clocks_in, dates_in
 from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import figures
-from analyzer.lineage.known import Known, around
-from analyzer.lineage.vocabulary import phrases
-from semconv.model import Evidence
+from analyzer.lineage.known import Known
 from semconv.record import record
 
 _MOST_RECORDS: Final = 200
@@ -47,7 +45,7 @@ class _Told:
 def older_values(known: Known) -> Iterator[Clue]:
     """Yield the fields of which the answer has the older value alone, where people ask for what holds now."""
     answer = known.answer
-    if not answer or not _asks_for_now(known):
+    if not answer or not known.asks_for("current"):
         return
     stated = {value for one in figures(answer) if not one.is_label for value in one.readings}
     told = dates_in(answer) + dates_in(known.asked)
@@ -60,11 +58,6 @@ def older_values(known: Known) -> Iterator[Clue]:
             (one,) = used.values()
             if one.at < newest.at and not any(one.at[0] == day for each in told for day in each.readings):
                 yield _clue(known, key, one, newest)
-
-
-def _asks_for_now(known: Known) -> bool:
-    """Tell whether people ask for what holds now."""
-    return phrases("current", known.languages).search(known.asked) is not None
 
 
 def _by_key(known: Known) -> Mapping[str, list[_Told]]:
@@ -116,15 +109,13 @@ def _clue(known: Known, key: str, older: _Told, newest: _Told) -> Clue:
     position = known.first_said(partial(_states, older.value), after=older.position)
     step = known.reading.steps[position]
     literal = next((one.literal for one in figures(step.output) if older.value in one.readings), "")
-    quote = around(step.output, literal) if literal else ""
+    quotes = [known.quote(position, literal)] if literal else []
     day = "{:04}-{:02}-{:02}"
-    return Clue(
-        step=step.index,
-        kind=ClueKind.OUT_OF_DATE,
-        reason=f"gave {literal or older.value} ({key}, {day.format(*older.at[0])}), which"
-        f" {known.giver(newest.position)} has as {newest.value:g} at {day.format(*newest.at[0])}",
-        evidence=(Evidence(step=step.index, quote=quote),) if quote else (),
+    reason = (
+        f"gave {literal or older.value} ({key}, {day.format(*older.at[0])}), which"
+        f" {known.giver(newest.position)} has as {newest.value:g} at {day.format(*newest.at[0])}"
     )
+    return known.clue(position, ClueKind.OUT_OF_DATE, reason, *quotes)
 
 
 def _states(value: float, text: str) -> bool:

@@ -66,8 +66,6 @@ class _Field:
 def calls_for_other_rows(known: Known) -> Iterator[Clue]:
     """Yield the calls with the id of one entry of a list where the task names another one."""
     answer = known.answer
-    if known.admits_fault:
-        return
     words, small = words_in(answer), answer.casefold()
     before: dict[int, str] = {}
     asked: dict[str, _Asked] = {}
@@ -81,6 +79,8 @@ def calls_for_other_rows(known: Known) -> Iterator[Clue]:
         is_found = known.is_elsewhere(value.casefold(), choice.source, position)  # another result led to it
         if meant is None or is_found:
             continue
+        if known.admits_fault:
+            return
         if meant[0].casefold() in known.in_calls:
             deed = _deed_led_to(known, position, meant[0])
             if deed is not None:
@@ -279,11 +279,7 @@ def _clue(known: Known, position: int, choice: _Choice, value: str, right: str) 
     is_call = call.kind is StepKind.TOOL
     quote = call.input[:200] if is_call else around(call.output, value)
     did = f"called {call.target or 'a tool'} with" if is_call else "chose"
-    return Clue(
-        step=known.reading.steps[known.origin_of(value, position)].index,
-        kind=ClueKind.CHANGED,
-        reason=f"{did} {f'{choice.key} {value}'[:60]}, where"
-        f" {known.giver(choice.source)} has {right[:80]} for what was asked",
-        evidence=(Evidence(step=call.index, quote=quote),),
-        signs={"argument": 1.0},
-    )
+    giver, shown = known.giver(choice.source), f"{choice.key} {value}"[:60]
+    reason = f"{did} {shown}, where {giver} has {right[:80]} for what was asked"
+    said = Evidence(step=call.index, quote=quote)
+    return known.clue(known.origin_of(value, position), ClueKind.CHANGED, reason, said, sign="argument")

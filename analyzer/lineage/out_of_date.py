@@ -12,7 +12,7 @@ from analyzer.lineage.dates import DateFound, Day, agree, dates_in, years_in
 from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known
-from analyzer.lineage.vocabulary import denies, phrases
+from analyzer.lineage.vocabulary import denies
 from analyzer.signals.run_view import HEAD
 from semconv.model import StepKind
 
@@ -58,16 +58,12 @@ def other_periods(known: Known) -> Iterator[Clue]:
     """Yield the results for another season, quarter or week than was asked for, if the answer hides it."""
     answer = known.answer
     stated = {one.value for one in figures(answer)}
-    for pattern in _PERIODS if answer and not denies(answer) else ():
-        asked = _periods(pattern, known.asked)
-        texts = (
-            [
-                (step, text, _periods(pattern, text) | _asked_of(known, step, pattern))
-                for step, text in known.results()
-            ]
-            if len(asked) == 1
-            else []
-        )
+    wanted = [(one, asked) for one in _PERIODS if len(asked := _periods(one, known.asked)) == 1]
+    for pattern, asked in wanted if answer and wanted and not denies(answer) else ():
+        texts = [
+            (step, text, _periods(pattern, text) | _asked_of(known, step, pattern))
+            for step, text in known.results()
+        ]
         said = _periods(pattern, answer)
         if any(asked & found for _, _, found in texts):
             continue
@@ -93,14 +89,8 @@ def _other(known: Known, source: int, pattern: re.Pattern[str], value: float) ->
     found = pattern.search(known.reading.steps[source].output) or pattern.search(known.asked)
     wanted = pattern.search(known.asked)
     shown, asked = (found[0] if found else ""), (wanted[0] if wanted else "")
-    quote = known.quote(source, shown)
-    return Clue(
-        step=known.reading.steps[position].index,
-        kind=ClueKind.OUT_OF_DATE,
-        reason=f"answered for {asked} with what {known.giver(source)} returned for {shown},"
-        " and did not say so",
-        evidence=(quote,) if quote.quote else (),
-    )
+    reason = f"answered for {asked} with what {known.giver(source)} returned for {shown}, and did not say so"
+    return known.clue(position, ClueKind.OUT_OF_DATE, reason, known.quote(source, shown))
 
 
 def _numbers(row: Mapping[str, Any]) -> set[float]:
@@ -113,7 +103,7 @@ def _today(known: Known) -> date | None:
 
     The time of the spans does not tell: runs are replayed, and copies of databases are asked.
     """
-    if not phrases("current", known.languages).search(known.asked):
+    if not known.asks_for("current"):
         return None
     told = [
         day
@@ -163,11 +153,7 @@ def _old(row: Mapping[str, Any], today: date, answer: str) -> DateFound | None:
 
 def _clue(known: Known, source: int, found: DateFound, value: float) -> Clue:
     position = known.first_said(lambda text: any(one.value == value for one in figures(text)), after=source)
-    quote = known.quote(source, found.literal)
-    return Clue(
-        step=known.reading.steps[position].index,
-        kind=ClueKind.OUT_OF_DATE,
-        reason=f"answered for today with what {known.giver(source)} returned for {found.literal},"
-        " and did not say so",
-        evidence=(quote,) if quote.quote else (),
+    reason = (
+        f"answered for today with what {known.giver(source)} returned for {found.literal}, and did not say so"
     )
+    return known.clue(position, ClueKind.OUT_OF_DATE, reason, known.quote(source, found.literal))

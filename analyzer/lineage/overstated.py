@@ -103,7 +103,7 @@ _STATES: Final = (
 def overstated_deeds(known: Known) -> Iterator[Clue]:
     """Yield the deeds that the answer claims while the last call of their tool says that they are not."""
     answer = known.answer
-    claims = list(claims_in(answer)) if answer else []
+    claims = claims_in(answer) if answer else ()
     done = acts_in(answer) if claims else frozenset()
     claimed = frozenset[str]().union(*(acts for _, acts in claims))
     does = {tool: acts_of(tool or "") for tool in known.last_calls} if claims else {}
@@ -174,9 +174,5 @@ def _clue(known: Known, place: int, key: str, value: str, claim: str) -> Clue:
     position = known.first_said(lambda _text: True, after=place)
     step = known.reading.steps[position].index
     quotes = (known.quote(place, key), Evidence(step=step, quote=claim[:200]))
-    return Clue(
-        step=step,
-        kind=ClueKind.CLAIMED,
-        reason=f"claimed what {call.target or 'a tool'} had not done: {key} is {value}",
-        evidence=tuple(one for one in quotes if one.quote),
-    )
+    reason = f"claimed what {call.target or 'a tool'} had not done: {key} is {value}"
+    return known.clue(position, ClueKind.CLAIMED, reason, *quotes)

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from analyzer.inquiry.present import beginning
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.cut_short import counts
 from analyzer.lineage.entries import document_in
@@ -19,11 +18,10 @@ from analyzer.lineage.figures import CURRENCY_CODES, figures, words_of
 from analyzer.lineage.known import Known, counts_in
 from analyzer.lineage.vocabulary import phrases
 from analyzer.signals.numbers import measure_of
-from analyzer.signals.run_view import QUOTE
 from analyzer.signals.tool_names import deed_of
 from analyzer.signals.wordings import languages_in
 from semconv.dialects.reading.values import mapping
-from semconv.model import Evidence, StepKind
+from semconv.model import StepKind
 from semconv.record import record
 
 _MOST_PAGES: Final = 200
@@ -97,13 +95,15 @@ def unread_pages(known: Known) -> Iterator[Clue]:
     """Yield the results that say that there is more, which no later call reads nor the answer mentions."""
     answer = known.answer
     steps = known.reading.steps
-    wants_all, counted = _wants_all(known), _counts(answer)
     read: dict[str, dict[str, _Page]] = {}
     results = list(islice(known.results(), _MOST_PAGES)) if answer else []
+    pages = [(position, text, page) for position, text in results if (page := _page(text)) is not None]
+    if not pages:
+        return
+    wants_all, counted = known.asks_for("every", "total"), _counts(answer)
     lasts = {steps[position].target: position for position, text in results if _has_entries(text)}
-    for position, text in results:
-        page = _page(text)
-        if page is None or not (wants_all or (page.is_most and _is_counted(known, page, answer, counted))):
+    for position, text, page in pages:
+        if not (wants_all or (page.is_most and _is_counted(known, page, answer, counted))):
             continue
         tool = steps[position].target or ""
         if tool.casefold().startswith(deed_of(tool) or " "):
@@ -136,14 +136,11 @@ def _is_told(known: Known, page: _Page, answer: str) -> bool:
 
 
 def _clue(known: Known, position: int, page: _Page) -> Clue:
-    step = known.reading.steps[known.first_said(lambda _text: True, after=position)]
+    said = known.first_said(lambda _text: True, after=position)
     part = f"{page.shown} of the {page.total}" if page.total else f"the first {page.shown}"
-    return Clue(
-        step=step.index,
-        kind=ClueKind.CUT_SHORT,
-        reason=f"read {part} entries of {known.giver(position)}, and no further page",
-        evidence=(Evidence(step=step.index, quote=beginning(step.output, QUOTE)),),
-    )
+    reason = f"read {part} entries of {known.giver(position)}, and no further page"
+    quote = known.words(said, known.reading.steps[said].output)
+    return known.clue(said, ClueKind.CUT_SHORT, reason, quote)
 
 
 def _has_entries(text: str) -> bool:
@@ -224,12 +221,6 @@ def _printed_page(text: str) -> _Page | None:
     shown = len(lines) - (1 if lines and not any(map(str.isdigit, lines[0])) else 0)  # without a heading
     is_cut = cut is not None and int(cut[1]) not in {0, shown} and shown >= _LEAST_COUNTED
     return _Page(shown=shown, is_more=True) if is_cut else None
-
-
-def _wants_all(known: Known) -> bool:
-    """Tell whether people ask for every entry, or for a sum of all."""
-    wanted = (phrases(kind, known.languages) for kind in ("every", "total"))
-    return any(one.search(known.asked) for one in wanted)
 
 
 def _claims_all(answer: str) -> bool:

@@ -90,7 +90,7 @@ def _slips(new: list[Figure], heard: list[Figure], said: set[float]) -> Iterator
     for figure in new:
         if len(figure.digits) < _LEAST_DIGITS and len(shares) > _FEW_SHARES:
             continue  # alike by chance
-        near = (one for one in heard if one.value not in said and _is_telling(one) and _is_slip(figure, one))
+        near = (one for one in heard if one.value not in said and _is_slip(figure, one) and _is_telling(one))
         given = next(near, None)
         if given is None:
             continue
@@ -106,11 +106,12 @@ def _is_slip(figure: Figure, one: Figure) -> bool:
     """
     if one.unit != figure.unit and one.unit and figure.unit:
         return False
+    ours, theirs = one.digits, figure.digits
+    if ours == theirs or sorted(ours) != sorted(theirs):  # equal: centimetres of millimetres
+        return False
     is_same = one.unit == figure.unit != "" or not one.words.isdisjoint(figure.words)
     return (
         (is_same or len(figure.literal_digits) > _LONG)
-        and one.digits != figure.digits  # centimetres of millimetres
-        and sorted(one.digits) == sorted(figure.digits)
         and len(str(int(abs(one.value)))) == len(str(int(abs(figure.value))))
         and near_miss(figure, one.value)
     )
@@ -119,11 +120,5 @@ def _is_slip(figure: Figure, one: Figure) -> bool:
 def _clue(known: Known, position: int, figure: Figure, given: Figure) -> Clue:
     step = known.reading.steps[position].index
     quote = excerpt(known.reading.outputs[position], figure.start, figure.end, before=50, after=50)
-    return Clue(
-        step=step,
-        kind=ClueKind.CHANGED,
-        reason=f"gave {figure.shown}, where it had heard {given.shown}",
-        evidence=(Evidence(step=step, quote=quote),),
-        value=figure.value,
-        signs={"figure": 1.0},
-    )
+    reason, said = f"gave {figure.shown}, where it had heard {given.shown}", Evidence(step=step, quote=quote)
+    return known.clue(position, ClueKind.CHANGED, reason, said, value=figure.value, sign="figure")

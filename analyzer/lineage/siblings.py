@@ -16,10 +16,11 @@ from typing import Any, Final
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known, words_in
+from analyzer.lineage.sources import Source
 from analyzer.signals.run_view import HEAD
 from analyzer.signals.tool_results import Fault
 from semconv.dialects.reading.values import mapping
-from semconv.model import StepKind
+from semconv.model import Step, StepKind
 from semconv.record import record
 
 _TOKEN: Final = re.compile(r"[^\W_]+")
@@ -55,11 +56,12 @@ def figures_of_siblings(known: Known) -> Iterator[Clue]:
     """Yield the answers with figures of a call for a sibling of what was asked for; at most one."""
     answer = known.answer
     stated = frozenset(one.value for one in figures(answer) if not one.is_small and not one.is_label)
-    if _ORDER.search(known.asked):
+    looks = list(_looks(known)) if stated else []
+    if not looks or _ORDER.search(known.asked):
         return  # "the quarter before Q3"
-    asked = _names(known.asked) | words_in(known.asked) if stated else frozenset()
+    asked = _names(known.asked) | words_in(known.asked)
     said = _names(answer) | words_in(answer)
-    pairs = (pair for looks in _looks(known).values() for pair in permutations(looks, 2)) if asked else ()
+    pairs = (pair for each in looks for pair in permutations(each, 2))
     spoken = _names(f"{known.asked}\n{answer}") | words_in(f"{known.asked}\n{answer}")
     for right, other in pairs:
         name, instead = _difference(right, other, asked)
@@ -100,24 +102,29 @@ def _file_name(right: str, other: str, *, asked: frozenset[str]) -> tuple[str, s
     return (told[0], others[0]) if told and 0 < len(others) <= _MOST_OTHERS else ("", "")
 
 
-def _looks(known: Known) -> Mapping[str, Sequence[_Look]]:
-    """Return the calls of each tool that returned figures, at most ``_MOST_CALLS`` of each."""
-    found: defaultdict[str, list[_Look]] = defaultdict(list)
+def _looks(known: Known) -> Iterator[Sequence[_Look]]:
+    """Yield the calls of each tool that returned figures more than once, at most ``_MOST_CALLS`` of each."""
+    found: defaultdict[str, list[tuple[int, Source]]] = defaultdict(list)
     for source in known.sources:
         step = known.reading.steps[source.step] if source.is_result and source.step is not None else None
         if step is None or source.step is None or step.kind is not StepKind.TOOL:
             continue
-        values = frozenset(one.value for one in source.figures if not one.is_small)
-        if values and known.reading.faults[source.step] is Fault.NONE:
-            look = _Look(
-                position=source.step,
-                arguments=mapping(step.input[:HEAD]),
-                names=_names(step.input),
-                values=values,
-                result=source.text,
-            )
-            found[step.target or ""].append(look)
-    return {tool: looks[-_MOST_CALLS:] for tool, looks in found.items()}
+        has_values = any(not one.is_small for one in source.figures)
+        if has_values and known.reading.faults[source.step] is Fault.NONE:
+            found[step.target or ""].append((source.step, source))
+    for calls in found.values():
+        if len(calls) > 1:
+            yield [_look(known.reading.steps[place], place, source) for place, source in calls[-_MOST_CALLS:]]
+
+
+def _look(call: Step, position: int, source: Source) -> _Look:
+    return _Look(
+        position=position,
+        arguments=mapping(call.input[:HEAD]),
+        names=_names(call.input),
+        values=frozenset(one.value for one in source.figures if not one.is_small),
+        result=source.text,
+    )
 
 
 def _names(text: str) -> frozenset[str]:
@@ -146,16 +153,10 @@ def _clue(known: Known, right: _Look, other: _Look, names: tuple[str, str], valu
 
     position = known.first_said(says_it, after=other.position)
     name, instead = (_as_written(one, known) for one in names)
-    step = known.reading.steps[position].index
     literal = next((one.literal for one in figures(other.result) if one.value == value), "")
     quotes = (known.quote(other.position, literal), known.quote(position, literal))
-    return Clue(
-        step=step,
-        kind=ClueKind.CHANGED,
-        reason=f"answered for {name} with what {known.giver(other.position)} returned for {instead}",
-        evidence=tuple(one for one in quotes if one.quote),
-        value=value,
-    )
+    reason = f"answered for {name} with what {known.giver(other.position)} returned for {instead}"
+    return known.clue(position, ClueKind.CHANGED, reason, *quotes, value=value)
 
 
 def _as_written(name: str, known: Known) -> str:

@@ -6,7 +6,6 @@ anybody can try.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import permutations
@@ -15,20 +14,15 @@ from typing import Final
 from analyzer.lineage.calculations import factors
 from analyzer.lineage.claims import MOST_PLAIN, Judged, World, answer_prose, judged
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, near_miss
+from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance
 from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, words_of
-from analyzer.lineage.known import around
+from analyzer.lineage.known import known_of
 from analyzer.lineage.sources import columns_of, is_blind, results, sources
 from analyzer.signals.numbers import measure_of
 from analyzer.signals.run_view import HEAD, Reading
-from semconv.model import Evidence, StepKind
 
 _MOST_STEPS_APART: Final = 12
 _LEAST_COLUMN: Final = 3
-_OF: Final = re.compile(r"\s[^\W\d]{1,12}(?:\s[^\W\d]{1,12}){0,2}\s|\s?/\s?")
-_OPENS: Final = re.compile(r"[^\d.,;:!?()]{0,24}[(（]\s?")  # noqa: RUF001 - Chinese brackets
-_CLOSES: Final = re.compile(r"\s?%\s?[)）]")  # noqa: RUF001 - as above
-"""What stands between two figures, before their share, and after it."""
 _NOUN: Final = 3
 """Letters of a word that names what is counted."""
 
@@ -62,8 +56,6 @@ def wrong_figures(reading: Reading) -> Iterator[Clue]:
             yield _clue(reading, claim, _Instead(text=right.as_text(claim), is_product=True))
         elif claim in held.lone and (instead := _slipped(reading, held, claim)) is not None:
             yield _clue(reading, claim, instead)
-        elif claim.unit == "%" and (share := _share_nearly(reading, claim)):
-            yield _clue(reading, claim, _Instead(text=share))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,29 +135,6 @@ def _computed_nearly(reading: Reading, held: Judged, claim: Figure) -> str:
     return next(near, "")
 
 
-def _share_nearly(reading: Reading, claim: Figure) -> str:
-    """Return what share two figures are, if the percentage in brackets right after them is a slip of it.
-
-    ``1,840 of 7,360 (35%)`` says that the percentage is this share. Elsewhere it may be a target, or the
-    change since last year.
-    """
-    text = reading.outputs[_introduced(reading, claim)]
-    said = figures(text)
-    for one, other, share in zip(said, said[1:], said[2:], strict=False):
-        is_share = (
-            share.value == claim.value
-            and _OF.fullmatch(text[one.end : other.start])
-            and _OPENS.fullmatch(text[other.end : share.start])
-            and _CLOSES.match(text[share.end :])
-        )
-        if not is_share or not 0 < one.value <= other.value:
-            continue
-        right = 100 * one.value / other.value
-        if not claim.is_about(right) and near_miss(claim, round(right / claim.step) * claim.step):
-            return f"{one.literal} of {other.literal} is {right:.3g}%"
-    return ""
-
-
 def _added_up_nearly(reading: Reading, held: Judged, claim: Figure) -> str:
     """Return the sum of a column that a figure gives with a slip."""
     columns = [column for column in columns_of(reading) if len(column) >= _LEAST_COLUMN]
@@ -207,23 +176,13 @@ def _overlap(one: Figure, other: Figure) -> float:
 
 def _introduced(reading: Reading, claim: Figure) -> int:
     """Return the position of the step in which an agent first states a figure; by default the last one."""
-    last = 0
-    for position, step in enumerate(reading.steps):
-        if step.kind is StepKind.TOOL:
-            continue
-        last = position
-        if any(figure.value == claim.value for figure in figures(reading.outputs[position])):
-            return position
-    return last
+    return known_of(reading).first_said(lambda text: any(one.value == claim.value for one in figures(text)))
 
 
 def _clue(reading: Reading, claim: Figure, instead: _Instead) -> Clue:
     position = _introduced(reading, claim)
     quotes = [*([instead.quote] if instead.quote else []), (position, claim.literal)]
-    quoted = (
-        Evidence(step=reading.steps[at].index, quote=around(reading.steps[at].output, word, reach=60))
-        for at, word in quotes
-    )
+    quoted = (known_of(reading).quote(at, word, reach=60) for at, word in quotes)
     return Clue(
         step=reading.steps[position].index,
         kind=ClueKind.WRONG_FIGURE,

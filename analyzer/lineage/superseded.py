@@ -15,9 +15,9 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import SENTENCE
 from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import figures
-from analyzer.lineage.known import Known, around, words_in
+from analyzer.lineage.known import Known, words_in
 from analyzer.lineage.vocabulary import denies
-from semconv.model import Evidence, StepKind
+from semconv.model import StepKind
 from semconv.record import record
 
 _REPLACED: Final = re.compile(
@@ -39,6 +39,14 @@ _SUCCESSOR: Final = re.compile(
     re.IGNORECASE,
 )
 """Keys that name the version which holds now."""
+_BEGINNINGS: Final = (
+    "supersed", "obsolet", "deprecat", "repeal", "withdrawn", "outdated", "replaced", "longer", "kraft",
+    "aufgehoben", "veraltet", "abgelöst", "ersetzt", "ungültig", "abrog", "remplac", "périm", "derogad",
+    "sustitu", "revogad", "substitu", "sostitu", "vervallen", "vervangen", "upphävd", "ersatt", "uchylon",
+    "nieaktualn", "zast", "kalk", "упразднен", "утратил", "отмен", "замен", "устарел", "废止", "失效",
+    "作废", "旧版", "已被替", "廃止", "失効", "폐지", "구버전", "succe", "nachfolger", "\\u",
+)  # fmt: skip
+"""Each match of both has one of these in lower case, if JSON has not escaped it; most results have none."""
 _MOST_PIECES: Final = 60
 _MOST_RESULTS: Final = 100
 _MOST_MARKED: Final = 20
@@ -63,6 +71,8 @@ def replaced_versions(known: Known) -> Iterator[Clue]:
     """Yield the replaced versions from which the answer has figures that nothing else gives."""
     answer = known.answer
     if not answer:
+        return
+    if not any(_may_be_marked(text) for _, text in islice(known.results(), _MOST_RESULTS)):
         return
     pieces = [one for result in islice(known.results(), _MOST_RESULTS) for one in _pieces(*result)]
     marked = [one for one in pieces if one.mark]
@@ -89,6 +99,11 @@ def replaced_versions(known: Known) -> Iterator[Clue]:
         ]
         if used:
             yield _clue(known, piece, used[0])
+
+
+def _may_be_marked(text: str) -> bool:
+    small = text.casefold()
+    return any(one in small for one in _BEGINNINGS)
 
 
 def _givers(pieces: Sequence[_Piece], wanted: Collection[float]) -> dict[float, list[_Piece]]:
@@ -173,14 +188,6 @@ def _values(text: str) -> set[float]:
 
 def _clue(known: Known, piece: _Piece, literal: str) -> Clue:
     position = known.first_said(lambda said: literal in said, after=piece.position)
-    step = known.reading.steps[position]
-    quote = around(step.output, literal)
-    return Clue(
-        step=step.index,
-        kind=ClueKind.OUT_OF_DATE,
-        reason=f"answered {literal} from what {known.giver(piece.position)} marks as “{piece.mark[:40]}”",
-        evidence=(
-            *((Evidence(step=step.index, quote=quote),) if quote else ()),
-            *(one for one in (known.quote(piece.position, piece.mark),) if one.quote),
-        ),
-    )
+    reason = f"answered {literal} from what {known.giver(piece.position)} marks as “{piece.mark[:40]}”"
+    quotes = (known.quote(position, literal), known.quote(piece.position, piece.mark))
+    return known.clue(position, ClueKind.OUT_OF_DATE, reason, *quotes)

@@ -77,17 +77,19 @@ class _Returned:
 
 def changed_units(known: Known) -> Iterator[Clue]:
     """Yield the figures in another unit than a returned one that its conversion does not give."""
-    returned: defaultdict[str, dict[tuple[str, float], _Returned]] = defaultdict(dict)
     yield from _misconverted_at_once(known)
+    answered = figures(known.answer)
+    if not any(_dimension(one.unit) for one in answered):
+        return
+    returned: defaultdict[str, dict[tuple[str, float], _Returned]] = defaultdict(dict)
     single = [*_returned(known)]
     for one in (*single, *_totals(single)):
         dimension = _dimension(one.unit)
         if dimension is not None and dimension[0] != "scale":
             returned[dimension[0]].setdefault((one.unit, one.figure.value), one)
-    answered = figures(known.answer)
     digits, stated = {one.digits for one in answered}, {(one.value, one.unit) for one in answered}
     seen = {(figure.value, figure.unit) for source in known.sources for figure in source.figures}
-    for position, figure in _said(known) if any(_dimension(one.unit) for one in answered) else ():
+    for position, figure in _said(known):
         dimension = _dimension(figure.unit)
         if dimension is None or (figure.value, figure.unit) in seen:
             continue
@@ -281,11 +283,6 @@ def _clue(known: Known, position: int, figure: Figure, given: _Returned) -> Clue
     quote = excerpt(known.reading.outputs[position], figure.start, figure.end, before=40, after=40)
     step = known.reading.steps[position].index
     giver = f"{known.giver(given.step)} returned" if given.step != position else "it had just given"
-    return Clue(
-        step=step,
-        kind=ClueKind.CHANGED,
-        reason=f"gave {figure.shown}, where {giver} {given.figure.literal} {given.unit}",
-        evidence=(Evidence(step=step, quote=quote),),
-        value=figure.value,
-        signs={"unit": 1.0},
-    )
+    reason = f"gave {figure.shown}, where {giver} {given.figure.literal} {given.unit}"
+    said = Evidence(step=step, quote=quote)
+    return known.clue(position, ClueKind.CHANGED, reason, said, value=figure.value, sign="unit")

@@ -50,9 +50,13 @@ _PATH: Final = re.compile(
     r"(?<![\w./~-])(?:[~.\w-]{0,64}/)+[\w.-]{1,120}|(?<![\w.-])[\w-]{1,120}(?:\.[\w-]{1,20}){0,3}\.[a-z][a-z0-9]{0,4}\b"
 )
 _CODE: Final = re.compile(
-    r"(?<![\w/.,-])#?(?=[\w-]{0,40}\d)(?=[\w-]{0,40}[A-Za-z])[A-Za-z0-9][\w-]{2,40}(?![\w/]|\.\d)|(?<![\w/.,:-])#?\d{4,18}(?![\w/%:-]|[.,]\d)|(?<![\w/.,:-])\d{1,8}(?:\.\d{1,8}){2,5}(?![\w/.]\d|\w)"
+    r"(?=[#A-Za-z\d])(?:(?<![\w/.,-])#?(?=[\w-]{0,40}\d)(?=[\w-]{0,40}[A-Za-z])[A-Za-z0-9][\w-]{2,40}(?![\w/]|\.\d)"
+    r"|(?<![\w/.,:-])#?\d{4,18}(?![\w/%:-]|[.,]\d)|(?<![\w/.,:-])\d{1,8}(?:\.\d{1,8}){2,5}(?![\w/.]\d|\w))"
 )
 _EXTENSION: Final = re.compile(r"\.[a-z][a-z0-9]{0,4}$")
+_MAY_BE_PATH: Final = re.compile(r"/|\.[a-z]")
+"""Most texts have no match, and so no path."""
+_DIGIT: Final = re.compile(r"\d")
 _LEAST_PATH: Final = 4
 
 
@@ -76,8 +80,8 @@ def _all(text: str) -> Iterator[Value]:
             start=date.start,
             end=date.end,
         )
-    for kind, pattern in ((ValueKind.LINK, _LINK), (ValueKind.ADDRESS, _ADDRESS)):
-        for found in pattern.finditer(text):
+    for kind, mark, pattern in ((ValueKind.LINK, "://", _LINK), (ValueKind.ADDRESS, "@", _ADDRESS)):
+        for found in pattern.finditer(text) if mark in text else ():
             literal = found[0].rstrip(".,;:!?")
             yield Value(
                 kind=kind,
@@ -86,11 +90,11 @@ def _all(text: str) -> Iterator[Value]:
                 start=found.start(),
                 end=found.start() + len(literal),
             )
-    for found in _PATH.finditer(text):
+    for found in _PATH.finditer(text) if _MAY_BE_PATH.search(text) else ():
         literal = found[0].rstrip(".,;:!?")
         if len(literal) >= _LEAST_PATH and _is_path(literal):
             yield _value(ValueKind.PATH, literal, found.start())
-    for found in _CODE.finditer(text):
+    for found in _CODE.finditer(text) if _DIGIT.search(text) else ():
         yield _value(ValueKind.CODE, found[0], found.start())
 
 

@@ -100,10 +100,5 @@ def _gives(text: str, one: DateFound, named: int) -> bool:
 
 def _clue(known: Known, one: DateFound, named: int, day: date) -> Clue:
     step = known.first_said(lambda text: one.literal in text)
-    quote = known.quote(step, one.literal)
-    return Clue(
-        step=known.reading.steps[step].index,
-        kind=ClueKind.CHANGED,
-        reason=f"gave {one.literal} as a {ENGLISH[named]}, which is a {ENGLISH[day.weekday()]}",
-        evidence=(quote,) if quote.quote else (),
-    )
+    reason = f"gave {one.literal} as a {ENGLISH[named]}, which is a {ENGLISH[day.weekday()]}"
+    return known.clue(step, ClueKind.CHANGED, reason, known.quote(step, one.literal))

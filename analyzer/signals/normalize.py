@@ -33,9 +33,12 @@ _TYPESET: Final = {
 """Also digits of other scripts: fullwidth, Arabic, Persian, Devanagari, Bengali."""
 
 
+_TO_CHANGE: Final = re.compile(f"[{''.join(map(chr, _TYPESET))}]")
+
+
 def plain_typography(text: str) -> str:
     """Return a text with typographic quotes, blanks and digits replaced by plain ones, one for one."""
-    return text if text.isascii() else text.translate(_TYPESET)
+    return text if text.isascii() or not _TO_CHANGE.search(text) else text.translate(_TYPESET)
 
 
 _BREAK: Final = re.compile(r"[.!?][\"')\]*]*\s+|\n\s*")

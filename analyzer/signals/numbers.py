@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import combinations, islice
 from typing import Final
 
@@ -28,6 +29,7 @@ _SCALED: Final = re.compile(rf"(\d(?<![\w.,]\d)(?:{_REST}))[\s-]({'|'.join(_SCAL
 _MOST_OPERANDS: Final = 12
 
 
+@lru_cache(maxsize=128)
 def numbers(text: str) -> frozenset[float]:
     """Return the values that a text states, ignoring thousands separators and currency signs."""
     return frozenset([worth(found) for found in _LITERAL.findall(plain_typography(text))])

@@ -61,6 +61,7 @@ _NOUNS: Final = frozenset(
 """Verbs that are nouns in names such as ``file_search`` and ``order_status``."""
 
 
+@functools.lru_cache(maxsize=1024)
 def deed_of(tool: str) -> str:
     """Return the verb of a tool that changes something outside the run (``book``); empty if it reads."""
     words = words_in(tool)

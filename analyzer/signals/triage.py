@@ -194,10 +194,10 @@ def left_undone(trajectory: Trajectory) -> Finding | None:
     The caller of a failed agent often receives the failure as a result, and the run ends normally.
     """
     ending = Ending(trajectory)
-    if trajectory.output and not ending.evades(ending.answer):
-        return None
     lost = _lost_work(ending.reading)
-    if lost is None or (says_absent(lost.error or lost.output) and ending.is_answered_by_nothing):
+    if lost is None or (trajectory.output and not ending.evades(ending.answer)):
+        return None
+    if says_absent(lost.error or lost.output) and ending.is_answered_by_nothing:
         return None
     is_later = bool(trajectory.output) or any(step.output for step in trajectory.steps[lost.index + 1 :])
     said = ending.answer if is_later else ""  # words from before the failure are no answer

@@ -10,6 +10,7 @@ import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from analyzer.signals.arithmetic import WrongCalculation, wrong_calculations
@@ -100,7 +101,7 @@ def wrong_sum(reading: Reading) -> Iterator[Finding]:
         """Sort key: calculations whose result is in the answer first, then the largest error."""
         return one.error.stated not in answer, -abs(one.error.stated / (one.error.right or 1.0) - 1)
 
-    for stated in sorted(_wrong_results(reading), key=telling):
+    for stated in sorted(all_wrong_results(reading), key=telling):
         if stated.is_disowned:
             yield from _refuted(reading, stated.step, stated.error)
         else:
@@ -152,7 +153,13 @@ class WrongResult:
 
 def wrong_results(reading: Reading) -> Iterator[WrongResult]:
     """Yield each agent's wrong calculations where they are first made, except those of tools and people."""
-    return (found for found in _wrong_results(reading) if not found.is_disowned)
+    return (found for found in all_wrong_results(reading) if not found.is_disowned)
+
+
+@lru_cache(maxsize=2)
+def all_wrong_results(reading: Reading) -> tuple[WrongResult, ...]:
+    """Return the same, also those that a step only quotes; several readers ask for those of one run."""
+    return tuple(_wrong_results(reading))
 
 
 def _wrong_results(reading: Reading) -> Iterator[WrongResult]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from analyzer.lineage.figures import prose_of
-from analyzer.signals.wordings import Kind, languages_in, said
+from analyzer.signals.wordings import Kind, languages_in, says
 from semconv.record import record
 
 _DEEPEST: Final = 3
@@ -36,6 +36,7 @@ _QUOTED: Final = re.compile(
     r"|«([^«»\n]{8,400})»|「([^「」\n]{8,400})」|『([^『』\n]{8,400})』"
 )
 """Text between quotation marks; a straight mark after ``=`` or a bracket begins a string of code."""
+_OPENING: Final = frozenset('"“„«「『')
 _BLOCK: Final = re.compile(r"(?:^[ \t]{0,3}>[^\n]*(?:\n|\Z))+", re.MULTILINE)
 _BEFORE: Final = 80
 _AFTER: Final = 50
@@ -147,10 +148,12 @@ def _character(escaped: re.Match[str]) -> str:
 def quotations(answer: str) -> Iterator[str]:
     """Yield what the answer says that somebody else said or wrote, in order, each of some length."""
     parts = parts_of(answer)
+    if all(_OPENING.isdisjoint(part.text) and ">" not in part.text for part in parts):
+        return
     languages = languages_in(without_quotations("\n".join(part.text for part in parts)))
     for part in parts:
         text = _without_markup(part.text)
-        for found in _QUOTED.finditer(text):
+        for found in _QUOTED.finditer(text) if not _OPENING.isdisjoint(text) else ():
             quoted = next(filter(None, found.groups())).strip()
             if is_telling(quoted) and _is_cited(text, found.start(), found.end(), languages):
                 yield quoted
@@ -159,11 +162,13 @@ def quotations(answer: str) -> Iterator[str]:
 
 def without_quotations(text: str) -> str:
     """Return a text without code spans, tags, and anything between quotation marks."""
-    return _QUOTED.sub(" ", _without_markup(text))
+    plain = _without_markup(text)
+    return plain if _OPENING.isdisjoint(plain) else _QUOTED.sub(" ", plain)
 
 
 def _without_markup(text: str) -> str:
-    return _MARKUP.sub(lambda found: " " * len(found[0]), text)
+    is_plain = "`" not in text and "<" not in text
+    return text if is_plain else _MARKUP.sub(lambda found: " " * len(found[0]), text)
 
 
 def is_telling(quoted: str) -> bool:
@@ -175,7 +180,7 @@ def _is_cited(text: str, start: int, end: int, languages: tuple[str, ...]) -> bo
     """Tell whether the words beside a quotation say that somebody said or wrote it."""
     before = _clause_before(text, start)
     after = _CLAUSE.split(text[end : end + _AFTER], maxsplit=1)[0]
-    if said(Kind.CITES, before, languages) or said(Kind.CITES, after, languages):
+    if says(Kind.CITES, before, languages) or says(Kind.CITES, after, languages):
         return True
     return not before and _is_ascribed(text, end)
 
@@ -206,5 +211,5 @@ def _block_quotes(text: str, languages: tuple[str, ...]) -> Iterator[str]:
         lines = [one.strip(_DECORATION) for one in found[0].splitlines() if not _DASHED.match(one)]
         quoted = " ".join(filter(None, lines))
         introduces = line.endswith(_COLONS)
-        if introduces and is_telling(quoted) and said(Kind.CITES, line, languages):
+        if introduces and is_telling(quoted) and says(Kind.CITES, line, languages):
             yield quoted

@@ -21,7 +21,15 @@ from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, Reading, final_answer, read
 from analyzer.signals.tool_names import looks_up
 from analyzer.signals.tool_results import Fault, deed_failed, fault_of, says_absent, says_refused
-from analyzer.signals.wordings import Kind, asks_whether, kinds_said, languages_in, only_acknowledges, said
+from analyzer.signals.wordings import (
+    Kind,
+    asks_whether,
+    kinds_said,
+    languages_in,
+    only_acknowledges,
+    said,
+    says,
+)
 from semconv.model import Step, StepKind, Trajectory
 
 _SENTENCE: Final = re.compile(r"(?:[^.!?;\n\u3002\uff01\uff1f\u061f\u0964]|[.](?=\S))+")
@@ -126,7 +134,7 @@ class Ending:
     def only_admits(self) -> bool:
         """Whether each sentence of the answer says that something failed or is missing."""
         sentences = [each for each in _SENTENCE.findall(self.answer) if _WORD.search(each)]
-        return all(said(Kind.ADMISSION, each, self.languages) for each in sentences)
+        return all(says(Kind.ADMISSION, each, self.languages) for each in sentences)
 
     def evades(self, text: str) -> bool:
         """Tell whether each sentence of a text is an excuse, postpones the work, or is empty talk."""
@@ -143,7 +151,7 @@ class Ending:
     def _misses(self, words: str) -> bool:
         if only_acknowledges(words, self.languages) or _defers(words, self._agents):
             return True
-        return any(said(kind, words, self.languages) is not None for kind in _EVASIONS)
+        return any(says(kind, words, self.languages) for kind in _EVASIONS)
 
     @cached_property
     def _agents(self) -> tuple[str, ...]:
@@ -293,4 +301,5 @@ def _answers(result: str) -> bool:
     probe = Step(index=0, agent="", kind=StepKind.TOOL, output=result)
     if fault_of(probe, result) is not Fault.NONE or _PLACEHOLDER.fullmatch(result):
         return False
-    return said(Kind.GIVING_UP, result[:HEAD]) is None
+    head = result[:HEAD]
+    return not says(Kind.GIVING_UP, head, languages_in(head))

@@ -43,7 +43,8 @@ _OTHERS: Final = frozenset({"assistant", "tool"})
 def other_language(reading: Reading) -> Iterator[Clue]:
     """Yield the answer if its only language is not the task's only language."""
     task, answer = reading.trajectory.task[:HEAD], final_answer(reading.trajectory)[:HEAD]
-    wanted, used = _own_language(task), _language(_sentences(answer))
+    wanted = _own_language(task)
+    used = _language(_sentences(answer)) if wanted else ""
     if not wanted or not used or wanted == used:
         return
     if _is_asked_for(reading, used) or _may_be_for_others(reading, wanted, used):

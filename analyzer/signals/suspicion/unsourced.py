@@ -44,13 +44,13 @@ def unsourced(reading: Reading) -> Iterator[Clue]:
     if is_blind(reading) or not any(source.is_result for source in origins):
         return
     answer = final_answer(reading.trajectory)[:HEAD]
-    given = "\n".join(source.text for source in origins)
+    told = "\n".join(part.text for part in parts_of(answer))
     called = "\n".join(
         f"{step.target} {step.input[:2_000]}" for step in reading.steps if step.kind is StepKind.TOOL
     )
-    told = "\n".join(part.text for part in parts_of(answer))
+    given = (*(source.text for source in origins), called)
     for what, found, signs in (
-        *_ids(told, f"{given}\n{called}".casefold(), known_of(reading)),
+        *_ids(told, given, known_of(reading)),
         *_quotations(reading, answer, origins, called),
     ):
         position = _introduced(reading, found)
@@ -69,13 +69,13 @@ def unsourced(reading: Reading) -> Iterator[Clue]:
         )
 
 
-def _ids(told: str, small: str, known: Known) -> Iterator[tuple[str, str, dict[str, float]]]:
+def _ids(told: str, given: Sequence[str], known: Known) -> Iterator[tuple[str, str, dict[str, float]]]:
     """Yield the ids of an answer that neither stand in a text from outside nor are made of what does."""
-    shapes = {_shape(found) for found in _ID.findall(small)}
-    for found in dict.fromkeys(_ID.findall(_LINK.sub(" ", told))):
-        if len(found) <= _LONGEST and not (
-            _is_general(found) or found.casefold() in small or _is_composed(found, small, known)
-        ):
+    ids = [found for found in dict.fromkeys(_ID.findall(_LINK.sub(" ", told))) if not _is_general(found)]
+    small = "\n".join(given).casefold() if ids else ""
+    for found in ids:
+        if len(found) <= _LONGEST and not (found.casefold() in small or _is_composed(found, small, known)):
+            shapes = {_shape(each) for each in _ID.findall(small)}
             yield "the id", found, {"id": 1.0, "alike": float(_shape(found) in shapes)}
 
 

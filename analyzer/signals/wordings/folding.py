@@ -44,9 +44,12 @@ def fold(text: str) -> str:
     """Return a text in the spelling of the patterns; its length may differ."""
     if text.isascii():
         return text.lower().replace("`", "'")
-    composed = unicodedata.normalize("NFKC", text).casefold()
-    composed = unicodedata.normalize("NFKC", composed)
+    composed = _composed(_composed(text).casefold())
     return composed.translate(_PLAIN) if _TO_CHANGE.search(composed) else composed
+
+
+def _composed(text: str) -> str:
+    return text if unicodedata.is_normalized("NFKC", text) else unicodedata.normalize("NFKC", text)
 
 
 def original_span(text: str, start: int, end: int) -> tuple[int, int]:

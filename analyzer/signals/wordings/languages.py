@@ -130,8 +130,10 @@ def _languages(sample: str) -> tuple[str, ...]:
             continue
         hits = _hits(family, words, folded)
         if max(map(len, hits.values()), default=0) <= _FEW + 1:
-            known = _by_family().get(family, ())
-            hits = {table.code: hits[table.code] | (_vocabulary(table) & words) for table in known}
+            codes = _codes_of_vocabulary(family)
+            for word in words & codes.keys():
+                for code in codes[word]:
+                    hits[code].add(word)
         chosen += _likely(hits)
     return tuple(chosen)
 
@@ -163,7 +165,7 @@ def _likely(hits: Mapping[str, AbstractSet[str]]) -> list[str]:
     return chosen
 
 
-def _hits(family: str, words: frozenset[str], folded: str) -> Mapping[str, AbstractSet[str]]:
+def _hits(family: str, words: frozenset[str], folded: str) -> dict[str, set[str]]:
     """Return the function words in a text by language; in a script without blanks, parts of the text."""
     known = _by_family().get(family, ())
     codes = _codes_of_words(family)
@@ -178,6 +180,16 @@ def _hits(family: str, words: frozenset[str], folded: str) -> Mapping[str, Abstr
 
 
 @functools.cache
+def _codes_of_vocabulary(family: str) -> Mapping[str, Sequence[str]]:
+    """Return the languages of a family whose phrases have a word, for each of these words."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for table in _by_family().get(family, ()):
+        for word in _vocabulary(table):
+            found[word].append(table.code)
+    return found
+
+
+@functools.cache
 def _codes_of_words(family: str) -> Mapping[str, Sequence[str]]:
     """Return which languages have a function word; most words of a text are in one or none of them."""
     found: defaultdict[str, list[str]] = defaultdict(list)
@@ -187,6 +199,7 @@ def _codes_of_words(family: str) -> Mapping[str, Sequence[str]]:
     return found
 
 
+@functools.lru_cache(maxsize=16)
 def _letters(folded: str) -> Counter[str]:
     """Count the letters of each family of scripts, most frequent first; in a long text, estimate."""
     if folded.isascii():
@@ -242,8 +255,11 @@ def _fits(known: Iterable[Table], folded: str, family: str) -> bool:
     known = list(known)
     if not all(table.boundary is Boundary.BOTH for table in known):
         return True  # Chinese, Japanese and Korean share their scripts with no other large language
-    words = frozenset(word for word in _TOKEN.findall(folded) if _script(word[0]) == family)
-    hits = frozenset[str]().union(*((table.function_words | _vocabulary(table)) & words for table in known))
+    words = frozenset(_TOKEN.findall(folded))
+    begins = {first for first in {word[0] for word in words} if _script(first) == family}
+    words = frozenset([word for word in words if word[0] in begins])
+    rows = (row for table in known for row in (table.function_words, _vocabulary(table)))
+    hits = frozenset[str]().union(*(words & row for row in rows))
     if len(words) >= _ENOUGH_WORDS and len(hits) < _LEAST_KNOWN * len(words):
         return False
     if folded.isascii() or not all(table.letters for table in known):
@@ -258,5 +274,5 @@ def _fits(known: Iterable[Table], folded: str, family: str) -> bool:
 
 def forget_samples() -> None:
     """Drop the texts whose languages were recognised last."""
-    for cache in (_languages, _unchecked):
+    for cache in (_languages, _unchecked, _letters):
         cache.cache_clear()
