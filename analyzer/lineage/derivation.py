@@ -60,6 +60,7 @@ _FACTORS: Final[dict[str, tuple[float, ...]]] = {
 """Factors between units, by the unit of the figure; one factor too many lets wrong figures pass."""
 BY_CHANCE: Final = 0.1
 """Expected number of chance likenesses, up to which a likeness counts as a slip."""
+_LEAST_REORDERED: Final = 4
 _TEMPERATURES: Final = frozenset({"°", "°c", "°f", "c", "f"})
 
 
@@ -246,7 +247,10 @@ def _has(ordered: Sequence[float], value: float, within: float) -> bool:
 
 
 def near_miss(figure: Figure, value: float) -> bool:
-    """Tell whether the figure is a known value with a slip: digits swapped, one wrong, a zero too many."""
+    """Tell whether the figure is a known value with a slip: digits in another order, one wrong, a zero more.
+
+    Three digits and fewer are in another order only if two are exchanged: of others there are too many.
+    """
     if not value or not figure.value or _is(figure, value):
         return False
     ratio = abs(figure.value / value)
@@ -256,14 +260,15 @@ def near_miss(figure: Figure, value: float) -> bool:
     if len(one) != len(other) or len(one) < 2 or not 0.1 < ratio < 10:
         return False
     differing = [place for place, (a, b) in enumerate(zip(one, other, strict=True)) if a != b]
-    return len(differing) == 1 or (len(differing) == 2 and sorted(one) == sorted(other))
+    is_reordered = sorted(one) == sorted(other) and (len(differing) == 2 or len(one) >= _LEAST_REORDERED)
+    return len(differing) == 1 or is_reordered
 
 
 def alike_by_chance(figure: Figure, value: float) -> float:
     """Return the probability that a random value of as many digits looks like this kind of slip.
 
-    The kinds are a zero too many or too few, two digits exchanged, and one wrong digit. Infinite if a figure
-    is no slip of a value.
+    The kinds are a zero too many or too few, digits in another order, and one wrong digit. Infinite if a
+    figure is no slip of a value. Of k places, k!/e orders (rounded) leave no digit where it was.
     """
     if not near_miss(figure, value):
         return math.inf
@@ -271,8 +276,11 @@ def alike_by_chance(figure: Figure, value: float) -> float:
     all_of_length = 9 * 10.0 ** (digits - 1)
     if _digits(value) == figure.digits:
         return 2 / all_of_length
-    is_exchanged = sorted(_digits(value)) == sorted(figure.digits)
-    return (digits * (digits - 1) / 2 if is_exchanged else 9 * digits) / all_of_length
+    one, other = figure.digits, _digits(value)
+    if sorted(one) != sorted(other):
+        return 9 * digits / all_of_length
+    differing = sum(a != b for a, b in zip(one, other, strict=True))
+    return math.comb(digits, differing) * round(math.factorial(differing) / math.e) / all_of_length
 
 
 def _digits(value: float) -> str:

@@ -1,20 +1,22 @@
 """Figures in text: value, precision, unit, and the words around them. Pure.
 
 A figure is a number that stands for a quantity: dates, times, versions, ids, list markers and numbers in
-links are not figures. Numbers are read as written in English (``1,234.5``), in much of Europe (``1.234,5``)
-and with spaces between groups; scale words and suffixes (``2.1 million``, ``9.6k``) belong to the number.
+links are not figures. Numbers are read as written in English (``1,234.5``), in much of Europe (``1.234,5``,
+``45.870.000``), in India (``12,34,567``), in Switzerland (``1'234``) and with spaces between groups; scale
+words and suffixes (``2.1 million``, ``9.6k``) belong to the number.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
 from analyzer.signals.normalize import plain_typography
 from analyzer.signals.numbers import DENSE
-from semconv.record import record
+from semconv.record import record, replace
 
 MOST: Final = 400
 """Bound on the figures read from one text, for tables and dumps."""
@@ -25,9 +27,17 @@ _WITHIN: Final = 0.51
 """Units of the last digit within which a value is the figure: a half, and a little for binary fractions."""
 _REACH: Final = 48
 """Characters on either side searched for the words that name a figure."""
+_MILLIONS: Final = r"[1-9]\d{0,2}(?:\.\d{3}){2}(?:\.(?:000|[3-9]\d\d))?(?!\d|\.\d|-\w)"
+"""A million or more in groups with points; four groups that may be an address of the internet are none."""
+_OTHER_GROUPS: Final = (
+    r"[1-9]\d{0,2}(?:'\d{3})+(?:[.,]\d+)?"
+    r"|(?:(?<=₹)|(?<=₹\s)|(?<=Rs\s)|(?<=Rs\.\s)|(?<=Rs\.)|(?<=INR\s))[1-9]\d?(?:,\d{2})+,\d{3}(?:\.\d+)?"
+    r"|[1-9]\d?(?:,\d{2})+,\d{3}(?:\.\d+)?(?=\s?(?:₹|रु|टका|টাকা|روپ|rupee|Rs\b|INR\b))"
+)
+"""Groups as in Switzerland, and beside rupees those of India: elsewhere ``10,20,300`` are three numbers."""
 _NUMBER: Final = re.compile(
     rf"(?=[\d−+-])(?<![^\W{DENSE}])(?<![.,/-])(?:(?<=\s)[-−+])?"  # noqa: RUF001 - the actual minus sign
-    r"((?!0)\d{1,3}(?:,\d{3})+(?:\.\d+)?|(?!0)\d{1,3}(?:\.\d{3})+,\d+"
+    rf"({_OTHER_GROUPS}|(?!0)\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|(?!0)\d{{1,3}}(?:\.\d{{3}})+,\d+|{_MILLIONS}"
     r"|\d{1,3}(?:[    ]\d{3})+(?:[.,]\d+)?(?!\d)"
     r"|\d{1,15}(?:[.,]\d{1,15})?)"
     r"(?:\s?(k|K|M|G|bn|B|thousand|million|billion|trillion|Millionen|Mio\.?|millones|millions"
@@ -52,7 +62,8 @@ _SKIPPED: Final = re.compile(
     r"#\d+|\[\d{1,3}\]|(?<![a-zA-Z])(?:[hH][tT]{2}[pP][sS]?://\S+|(?=[^\s\d]{0,256}\s?\d)"
     r"(?:(?<![\w.+-])[\w.+-]{1,64}@[\w.-]+\.\w+|(?<![\w.-])(?:[\w.-]*/){2,}[\w.-]*"
     r"|\b(?:\d{4}-\d{2}-\d{2}(?:[Tt ]\d{2}:\d{2}\S*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}\b"
-    r"|\d{1,2}:\d{2}(?::\d{2})?(?:\s?[apAP]\.?[mM]\b)?|[vV]?\d+\.\d+\.\d+\S*|[vV]\d+(?:\.\d+)?\b"
+    r"|\d{1,2}:\d{2}(?::\d{2})?(?:\s?[apAP]\.?[mM]\b)?"
+    rf"|[vV]?(?!{_MILLIONS})\d+\.\d+\.\d+\S*|[vV]\d+(?:\.\d+)?\b"
     r"|[A-Za-z]+[-_/#]?\d[\w-]*|\d+[-_][A-Za-z][\w-]*|(?=\w*[a-fA-F])(?=\w*\d)[0-9a-fA-F]{6,}\b)"
     r"|\+?\d{1,3}[ -]\(?\d{2,4}\)?[ -]\d{3,4}[ -]?\d{2,4}\b"
     rf"|\b(?i:{_DAY}(?:\.|st|nd|rd|th)?\s(?:of\s)?(?:{_MONTHS}|Mai|Okt|Dez|mars|avril)[a-zäéû]*\.?,?(?:\s\d{{4}})?"
@@ -73,12 +84,14 @@ _UNIT: Final = re.compile(
 )
 """A unit after a number; the ``x`` of ``580 x 12`` is a sign."""
 _CURRENCY: Final = re.compile(
-    r"(US\$|[$€£¥₹]|\b(?:USD|EUR|GBP|CHF|JPY|INR|CNY|RMB|SEK|NOK|DKK|PLN|CZK|HUF)\s?)\s?$"
+    r"((?:\b(?:US|R|A|C|S|HK|NT))?\$|[€£¥₹₩₽₺₫฿₪]"
+    r"|\b(?:USD|EUR|GBP|CHF|JPY|INR|CNY|RMB|SEK|NOK|DKK|PLN|CZK|HUF|IDR|BRL|KRW|TRY|VND|THB|Rp\.?|Rs\.?)\s?)\s?$"
 )
 _WORD: Final = re.compile(r"[^\W\d_]{2,}|\b[A-Z]\b")
 _JOINT: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|[_-]")
 _LONGEST_CURRENCY: Final = 6
 _LONGEST_NOUN: Final = 12
+_LEAST_NOUN: Final = 3
 _LONGEST_HEDGE: Final = 24
 """Characters in which these three patterns match, and one before them."""
 _KEY: Final = re.compile(r"[\"']?\b(\w+)[\"']?\s*[:=]\s*[\"']?$")
@@ -93,6 +106,10 @@ _CURRENCIES: Final = {
     "euro": "eur", "euros": "eur", "£": "gbp", "gbp": "gbp", "pounds": "gbp", "¥": "jpy", "jpy": "jpy",
     "yen": "jpy", "chf": "chf", "cny": "cny", "rmb": "cny", "sek": "sek", "nok": "nok", "dkk": "dkk",
     "pln": "pln", "zł": "pln", "czk": "czk", "huf": "huf", "₹": "inr", "inr": "inr",
+    "rs": "inr", "rs.": "inr", "rp": "idr", "rp.": "idr", "idr": "idr", "r$": "brl", "brl": "brl",
+    "a$": "aud", "c$": "cad", "s$": "sgd", "hk$": "hkd", "nt$": "twd", "₩": "krw", "krw": "krw", "₽": "rub",
+    "₺": "try", "try": "try", "tl": "try", "₫": "vnd", "vnd": "vnd", "đ": "vnd", "฿": "thb", "thb": "thb",
+    "₪": "ils",
     "percent": "%", "prozent": "%", "pct": "%",
     "watt": "w", "watts": "w", "kilowatt": "kw", "kilowatts": "kw", "hours": "h", "hour": "h", "hrs": "h",
     "minutes": "min", "minute": "min", "mins": "min", "seconds": "s", "second": "s", "sec": "s",
@@ -101,7 +118,34 @@ _CURRENCIES: Final = {
     "gigabytes": "gb", "megabytes": "mb", "terabytes": "tb", "milliseconds": "ms", "degrees": "°",
 }  # fmt: skip
 CURRENCY_CODES: Final = frozenset(
-    {"usd", "eur", "gbp", "jpy", "chf", "inr", "cny", "sek", "nok", "dkk", "pln", "czk", "huf"}
+    {
+        "usd",
+        "eur",
+        "gbp",
+        "jpy",
+        "chf",
+        "inr",
+        "cny",
+        "sek",
+        "nok",
+        "dkk",
+        "pln",
+        "czk",
+        "huf",
+        "idr",
+        "brl",
+        "aud",
+        "cad",
+        "sgd",
+        "hkd",
+        "twd",
+        "krw",
+        "rub",
+        "try",
+        "vnd",
+        "thb",
+        "ils",
+    }
 )
 """Normalised units that are currencies."""
 _KEY_UNITS: Final = frozenset((
@@ -150,6 +194,11 @@ class Figure:
         """Tell whether a value is this figure, within half a unit of its last digit."""
         return abs(self.value - value) <= _WITHIN * self.step
 
+    def has_unit_of(self, other: Figure) -> bool:
+        """Tell whether two figures have the same unit; a noun may have the ending of its case."""
+        one, two = sorted((self.unit, other.unit), key=len)
+        return one == two or (len(one) >= _LEAST_NOUN and one.isalpha() and two.startswith(one))
+
     @property
     def is_hedged(self) -> bool:
         """Whether the text says that it is not exact."""
@@ -176,6 +225,15 @@ class Figure:
         if _AMBIGUOUS.fullmatch(self.literal) is None:
             return (self.value,)
         return (self.value, self.value / 1000 if "," in self.literal else self.value * 1000)
+
+    def as_read(self) -> Iterator[Figure]:
+        """Yield the figure in each of its readings."""
+        for value in self.readings:
+            yield (
+                self
+                if value == self.value
+                else replace(self, value=value, step=self.step * value / self.value)
+            )
 
     @property
     def digits(self) -> str:
@@ -291,12 +349,16 @@ def _value(literal: str) -> tuple[float, float]:
     """Return the value of a literal, and of one unit of its last digit."""
     if literal.isdigit():
         return float(literal), 1.0
-    plain = "".join(literal.split())
-    if _GROUPED.fullmatch(plain):
+    plain = "".join(literal.split()).replace("'", "")
+    if "'" in literal:
+        plain = plain.replace(",", ".")
+    elif plain.count(",") > 1 or _GROUPED.fullmatch(plain):
         plain = plain.replace(",", "")
     elif "," in plain:
         is_grouped = _GROUPED_BY_POINTS.fullmatch(plain) is not None
         plain = (plain.replace(".", "") if is_grouped else plain).replace(",", ".")
+    elif plain.count(".") > 1:
+        plain = plain.replace(".", "")
     decimals = plain.partition(".")[2]
     return float(plain), 10.0 ** -len(decimals)
 

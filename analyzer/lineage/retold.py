@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
@@ -24,7 +25,7 @@ _MOST_WORKED: Final = 8
 """Latest figures that an agent has heard and may compute with."""
 _LONG: Final = 4
 """Digits from which a figure with a slip counts even if the answer only has what was computed with it."""
-_LEAST_OF_PERCENT: Final = 2
+_LEAST_OF_UNIT: Final = 2
 _FEW_SHARES: Final = 3
 _LEAST_DIGITS: Final = 3
 """Digits from which two figures that differ in one place are not alike by chance."""
@@ -80,21 +81,32 @@ def _is_called_again(known: Known, position: int, figure: Figure, given: Figure)
 
 
 def _is_telling(figure: Figure) -> bool:
-    least = _LEAST_OF_PERCENT if figure.unit == "%" else _LEAST_DIGITS
+    least = _LEAST_OF_UNIT if figure.unit else _LEAST_DIGITS
     return not figure.is_small and not figure.is_label and len(figure.digits) >= least
+
+
+def _is_near(figure: Figure, one: Figure, heard: Sequence[Figure], said: AbstractSet[float]) -> bool:
+    """Tell whether a figure is a slip of a heard one.
+
+    One of two digits is a slip only of the one figure of its unit that was heard and not repeated.
+    """
+    if not _is_telling(one) or not _is_slip(figure, one):
+        return False
+    is_short = len(one.digits) < _LEAST_DIGITS and figure.unit != "%"
+    return not is_short or {each.value for each in heard if each.has_unit_of(one)} - said == {one.value}
 
 
 def _slips(new: list[Figure], heard: list[Figure], said: set[float]) -> Iterator[tuple[Figure, Figure]]:
     """Yield the new figures with the digits of a heard one in another order, which is not repeated."""
     shares = {one.value for one in heard if one.unit == "%"}
     for figure in new:
-        if len(figure.digits) < _LEAST_DIGITS and len(shares) > _FEW_SHARES:
+        if len(figure.digits) < _LEAST_DIGITS and figure.unit == "%" and len(shares) > _FEW_SHARES:
             continue  # alike by chance
-        near = (one for one in heard if one.value not in said and _is_slip(figure, one) and _is_telling(one))
+        near = (one for one in heard if one.value not in said and _is_near(figure, one, heard, said))
         given = next(near, None)
         if given is None:
             continue
-        results = plain_results([one.value for one in heard if one.value][-_MOST_WORKED:])
+        results = plain_results([each for one in heard for each in one.readings if each][-_MOST_WORKED:])
         if not any(map(figure.is_about, (*(each.value for each in heard), *results))):
             yield figure, given
 
@@ -104,12 +116,12 @@ def _is_slip(figure: Figure, one: Figure) -> bool:
 
     Without a unit or a word beside both, a minute and a temperature are alike by chance.
     """
-    if one.unit != figure.unit and one.unit and figure.unit:
+    if one.unit and figure.unit and not one.has_unit_of(figure):
         return False
     ours, theirs = one.digits, figure.digits
     if ours == theirs or sorted(ours) != sorted(theirs):  # equal: centimetres of millimetres
         return False
-    is_same = one.unit == figure.unit != "" or not one.words.isdisjoint(figure.words)
+    is_same = (one.unit != "" and one.has_unit_of(figure)) or not one.words.isdisjoint(figure.words)
     return (
         (is_same or len(figure.literal_digits) > _LONG)
         and len(str(int(abs(one.value)))) == len(str(int(abs(figure.value))))

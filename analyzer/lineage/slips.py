@@ -6,6 +6,7 @@ anybody can try.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import permutations
@@ -14,7 +15,7 @@ from typing import Final
 from analyzer.lineage.calculations import factors
 from analyzer.lineage.claims import MOST_PLAIN, Judged, World, answer_prose, judged
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance
+from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, near_miss
 from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, words_of
 from analyzer.lineage.known import known_of
 from analyzer.lineage.sources import columns_of, is_blind, results, sources
@@ -23,6 +24,15 @@ from analyzer.signals.run_view import HEAD, Reading
 
 _MOST_STEPS_APART: Final = 12
 _LEAST_COLUMN: Final = 3
+_OF: Final = re.compile(r"\s[^\W\d]{1,12}(?:\s[^\W\d]{1,12}){0,2}\s|\s?/\s?")
+_OPENS: Final = re.compile(r"[^\d.,;:!?()]{0,24}[(（]\s?")  # noqa: RUF001 - Chinese brackets
+_CLOSES: Final = re.compile(r"\s?%\s?[)）]")  # noqa: RUF001 - as above
+"""What stands between two figures, before their share, and after it."""
+_SHARE_OPENS: Final = re.compile(r"\s?%[\s*_]{0,4}[(（][^\d.,;:!?()]{0,24}")  # noqa: RUF001 - as above
+_PARTS_CLOSE: Final = re.compile(r"[^\d.,;:!?()]{0,24}[)）]")  # noqa: RUF001 - as above
+"""What stands between a share and its two figures in brackets, and after them."""
+_EXCHANGED: Final = 2
+"""Places in which a figure differs from another with two digits exchanged."""
 _NOUN: Final = 3
 """Letters of a word that names what is counted."""
 
@@ -56,6 +66,8 @@ def wrong_figures(reading: Reading) -> Iterator[Clue]:
             yield _clue(reading, claim, _Instead(text=right.as_text(claim), is_product=True))
         elif claim in held.lone and (instead := _slipped(reading, held, claim)) is not None:
             yield _clue(reading, claim, instead)
+        elif claim.unit == "%" and (share := _share_nearly(reading, claim)):
+            yield _clue(reading, claim, _Instead(text=share))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +81,12 @@ class _Instead:
 
 
 def _slipped(reading: Reading, held: Judged, claim: Figure) -> _Instead | None:
+    """Return the figure that an answer gives with a slip, in any of its readings."""
+    found = (_slipped_as(reading, held, one) for one in claim.as_read())
+    return next((one for one in found if one is not None), None)
+
+
+def _slipped_as(reading: Reading, held: Judged, claim: Figure) -> _Instead | None:
     """Return the figure that an answer gives with a slip: a returned, a converted or a computed one."""
     returned = _returned_nearly(held, claim) or _of_the_noun_asked_for(reading, held, claim)
     if returned is not None:
@@ -135,6 +153,43 @@ def _computed_nearly(reading: Reading, held: Judged, claim: Figure) -> str:
     return next(near, "")
 
 
+def _share_nearly(reading: Reading, claim: Figure) -> str:
+    """Return what share two figures are, if the percentage beside them is a slip of it.
+
+    ``1,840 of 7,360 (35%)`` and ``35% (1,840 of 7,360)`` say that the percentage is this share. Elsewhere it
+    may be a target, or the change since last year.
+    """
+    for one, other in _parts_beside(reading.outputs[_introduced(reading, claim)], claim):
+        if not 0 < one.value <= other.value:
+            continue
+        right = 100 * one.value / other.value
+        if not claim.is_about(right) and near_miss(claim, round(right / claim.step) * claim.step):
+            return f"{one.literal} of {other.literal} is {right:.3g}%"
+    return ""
+
+
+def _parts_beside(text: str, claim: Figure) -> Iterator[tuple[Figure, Figure]]:
+    """Yield the part and the whole of which a percentage in a text is said to be the share."""
+    said = figures(text)
+    for first, second, third in zip(said, said[1:], said[2:], strict=False):
+        is_after = (
+            third.value == claim.value
+            and _OF.fullmatch(text[first.end : second.start])
+            and _OPENS.fullmatch(text[second.end : third.start])
+            and _CLOSES.match(text[third.end :])
+        )
+        is_before = (
+            first.value == claim.value
+            and _SHARE_OPENS.fullmatch(text[first.end : second.start])
+            and _OF.fullmatch(text[second.end : third.start])
+            and _PARTS_CLOSE.match(text[third.end :])
+        )
+        if is_after:
+            yield first, second
+        elif is_before:
+            yield second, third
+
+
 def _added_up_nearly(reading: Reading, held: Judged, claim: Figure) -> str:
     """Return the sum of a column that a figure gives with a slip."""
     columns = [column for column in columns_of(reading) if len(column) >= _LEAST_COLUMN]
@@ -156,7 +211,8 @@ def _operations(one: Figure, other: Figure) -> Iterator[tuple[float, str]]:
 
 def _is_exchanged(claim: Figure, value: float) -> bool:
     digits = f"{value:.10g}".replace(".", "").strip("0")
-    return sorted(digits) == sorted(claim.digits) and digits != claim.digits
+    differing = sum(one != other for one, other in zip(digits, claim.digits, strict=False))
+    return sorted(digits) == sorted(claim.digits) and differing == _EXCHANGED
 
 
 def _is_same_quantity(claim: Figure, one: Figure) -> bool:

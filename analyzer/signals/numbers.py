@@ -18,10 +18,12 @@ NUMBER: Final = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,15}(?:\.\d{1,15})?"
 _REST: Final = r"\d{0,2}(?:,\d{3})+(?:\.\d+)?|\d{0,14}(?:\.\d{1,15})?"
 """``NUMBER`` after its first digit. A pattern that begins with the digit and only then looks behind is
 several times faster to search."""
+_GROUPS: Final = r"\d{0,2}(?:\.\d{3}){2,}|\d{0,2}(?:'\d{3})+(?:\.\d+)?"
+"""Numbers as written elsewhere (``45.870.000``, ``1'234.5``), after the first digit."""
 DENSE: Final = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 """Letters of scripts that stand beside numbers without a blank."""
 _LETTER: Final = rf"[^\W{DENSE}]"
-_LITERAL: Final = re.compile(rf"\d(?<!{_LETTER}\d)(?<![.,]\d)(?:{_REST})(?!{_LETTER}|[.,]\d)")
+_LITERAL: Final = re.compile(rf"\d(?<!{_LETTER}\d)(?<![.,]\d)(?:{_GROUPS}|{_REST})(?!{_LETTER}|[.,]\d)")
 _SCALES: Final = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
 _SCALE_ENDS: Final = ("hundred", "thousand", "illion")
 """Each scale word ends in one of these; most texts have none and are not searched for scaled numbers."""
@@ -80,8 +82,9 @@ def _combine(one: float, other: float) -> tuple[float, ...]:
 
 
 def worth(literal: str) -> float:
-    """Return the value of a literal that ``NUMBER`` matches."""
-    return float(literal.replace(",", ""))
+    """Return the value of a literal that ``NUMBER`` matches, or that is grouped as elsewhere."""
+    plain = literal.replace(",", "").replace("'", "")
+    return float(plain.replace(".", "") if plain.count(".") > 1 else plain)
 
 
 _SPELLINGS: Final[dict[str, tuple[str, ...]]] = {
