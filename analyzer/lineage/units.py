@@ -9,6 +9,7 @@ A conversion between metric units moves the decimal point; one that moves it too
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +23,7 @@ from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, prose_of, 
 from analyzer.lineage.known import Known, counts_in
 from analyzer.signals.normalize import excerpt
 from analyzer.signals.numbers import measure_of
+from analyzer.signals.run_view import HEAD
 from semconv.model import Evidence, StepKind
 from semconv.record import record
 
@@ -56,6 +58,7 @@ _SIZES: Final[Mapping[str, tuple[float, ...]]] = {
 """Sizes of units within their dimension; of bytes both that are in use."""
 _WHOLE: Final = "jpy"
 """The currency without cents (ISO 4217): its amounts are no hundredths, as those of others often are."""
+_PLAIN: Final = re.compile(r"\d[\d.,]{0,24}")
 _UNIT_KEYS: Final = frozenset(
     """
     currency unit units uom einheit unité unite unidad unidade unità eenheid jednostka birim satuan währung
@@ -88,7 +91,13 @@ def changed_units(known: Known) -> Iterator[Clue]:
         if dimension is not None and dimension[0] != "scale":
             returned[dimension[0]].setdefault((one.unit, one.figure.value), one)
     digits, stated = {one.digits for one in answered}, {(one.value, one.unit) for one in answered}
-    seen = {(figure.value, figure.unit) for source in known.sources for figure in source.figures}
+    written = _written(known)
+    seen = {
+        (figure.value, figure.unit)
+        for source in known.sources
+        for figure in source.figures
+        if source.step is None or not _is_echo(written, figure.value, figure.unit, source.step)
+    }
     for position, figure in _said(known):
         dimension = _dimension(figure.unit)
         if dimension is None or (figure.value, figure.unit) in seen:
@@ -172,11 +181,22 @@ def _said(known: Known) -> Iterator[tuple[int, Figure]]:
 def _misconverted(figure: Figure, given: Sequence[_Returned]) -> Sequence[_Returned]:
     """Return the figures of which another is a wrong conversion; none if it is a right one of any."""
     digits = len(figure.digits)
-    if any(figure.is_about(right) for one in given for right in _conversions(figure, one)):
+    if digits < _LEAST_DIGITS or any(
+        figure.is_about(right) for one in given for right in _conversions(figure, one)
+    ):
         return []
-    found = [one for one in given if _keeps_digits(figure, one) or _is_powers_apart(figure, one)]
-    by_chance = len(_POWERS) * len(given) / (9 * 10.0 ** (digits - 1))
-    return found if digits >= _LEAST_DIGITS and by_chance <= BY_CHANCE else []
+    is_rare = len(_POWERS) * len(given) / (9 * 10.0 ** (digits - 1)) <= BY_CHANCE
+    return [
+        one
+        for one in given
+        if (_keeps_digits(figure, one) and (is_rare or _has_its_words(figure, one)))
+        or (is_rare and _is_powers_apart(figure, one))
+    ]
+
+
+def _has_its_words(figure: Figure, one: _Returned) -> bool:
+    """Tell whether two figures are of the same thing, by a word beside both; a sum is of several."""
+    return " + " not in one.figure.literal and not figure.words.isdisjoint(one.figure.words)
 
 
 def _keeps_digits(figure: Figure, one: _Returned) -> bool:
@@ -224,6 +244,30 @@ def _rates(known: Known, position: int, figure: Figure) -> frozenset[float]:
 
 
 def _returned(known: Known) -> Iterator[_Returned]:
+    """Yield the figures of results with their units, except those that the run had written itself."""
+    written = _written(known)
+    for one in _all_returned(known):
+        if not _is_echo(written, one.figure.value, one.unit, one.step):
+            yield one
+
+
+def _is_echo(written: Mapping[tuple[float, str], int], value: float, unit: str, step: int) -> bool:
+    return written.get((value, unit), step + 1) <= step
+
+
+def _written(known: Known) -> Mapping[tuple[float, str], int]:
+    """Return the figures in the arguments of calls, each with the first position: a result echoes them."""
+    found: dict[tuple[float, str], int] = {}
+    for place, step in enumerate(known.reading.steps):
+        if step.kind is StepKind.TOOL:
+            text = step.input[:HEAD]
+            beside = ((one, unit) for literal, unit in _beside_units(text) for one in figures(literal))
+            for one, unit in (*((one, one.unit) for one in figures(text)), *beside):
+                found.setdefault((one.value, unit), place)
+    return found
+
+
+def _all_returned(known: Known) -> Iterator[_Returned]:
     for step, found in known.figures():
         for one in found:
             is_bytes = not one.unit and one.value >= _BYTES and one.value.is_integer()
@@ -251,26 +295,36 @@ def _totals(returned: Sequence[_Returned]) -> Iterator[_Returned]:
 def _beside_units(text: str) -> Iterator[tuple[str, str]]:
     """Yield the numbers of a JSON document whose record gives their unit in a field of its own.
 
-    A currency holds for the records inside as well.
+    A currency holds for the records inside as well, and ``weight_unit`` for ``gross_weight`` alone.
     """
     queue: list[tuple[Any, str]] = [(document_in(text), "")]
     for value, outer in queue:
-        own = _unit_of(value) if isinstance(value, dict) else ""
-        unit = own or outer
+        own = _units_of(value) if isinstance(value, dict) else {}
+        unit = own.get("", "") or outer
         inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
         below = unit if unit in CURRENCY_CODES else ""
         nodes = [(one, below) for one in inner if isinstance(one, dict | list)]
         queue += nodes[: max(0, _MOST_NODES - len(queue))]
-        plain = (one for one in inner if isinstance(one, str | int | float) and not isinstance(one, bool))
-        if unit and isinstance(value, dict):
-            yield from ((str(one), unit) for one in plain if str(one).replace(".", "", 1).isdigit())
+        for key, one in value.items() if isinstance(value, dict) and (unit or own) else ():
+            its = next((each for word, each in own.items() if word in _words_of(key)), unit)
+            is_plain = isinstance(one, str | int | float) and not isinstance(one, bool)
+            if its and is_plain and _PLAIN.fullmatch(str(one)):
+                yield str(one), its
 
 
-def _unit_of(record: Mapping[str, Any]) -> str:
-    found = (
-        unit_of(one) for key, one in record.items() if key.casefold() in _UNIT_KEYS and isinstance(one, str)
-    )
-    return next(found, "")
+def _words_of(key: Any) -> Sequence[str]:
+    return str(key).casefold().split("_")
+
+
+def _units_of(record: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the units that a record states: for all its numbers under ``""``, else by the words of a key."""
+    found: dict[str, str] = {}
+    for key, one in record.items():
+        words = _words_of(key)
+        if isinstance(one, str) and not _UNIT_KEYS.isdisjoint(words) and (unit := unit_of(one)):
+            for word in [word for word in words if word not in _UNIT_KEYS] or [""]:
+                found.setdefault(word, unit)
+    return found
 
 
 def _dimension(unit: str) -> tuple[str, str] | None:

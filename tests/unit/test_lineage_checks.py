@@ -378,3 +378,46 @@ def test_a_listed_neighbour_is_not_what_was_asked_for(task: str, arguments: str,
         task, *yard, *called("issue_release", arguments, '{"ok": true}'), step("porter", "Released.")
     )
     assert (clue is None) is is_right
+
+
+@pytest.mark.parametrize(
+    ("result", "deed", "answer", "reason"),
+    [
+        (
+            '{"gross_weight": 1850, "weight_unit": "LB", "boxes": 6}',
+            '{"peso_kg": 1850}',
+            "Reservado: 6 bultos, 1850 kg.",
+            "gave 1850, where look returned 1850 lb",
+        ),
+        (
+            '{"total": "1,260.00", "moeda": "USD"}',
+            '{"valor": 1260.0, "moeda": "EUR"}',
+            "Lançada: 1.260,00 EUR.",
+            "gave 1.260,00 EUR, where look returned 1,260.00 usd",
+        ),
+        (
+            '{"width_mm": 800, "depth_mm": 220, "thickness_mm": 45}',
+            '{"text": "Width 80 cm, depth 22 cm, thickness 45 cm."}',
+            "Saved: width 80 cm, depth 22 cm, thickness 45 cm.",
+            "gave 45 cm, where look returned 45 mm",
+        ),
+    ],
+)
+def test_what_a_run_wrote_itself_is_no_source_of_its_unit(
+    result: str, deed: str, answer: str, reason: str
+) -> None:
+    steps = (*called("look", "{}", result), *called("save", deed, deed), step("porter", answer))
+    assert mistake("Copy it.", *steps).reason == reason
+
+
+@pytest.mark.parametrize(
+    ("result", "answer"),
+    [
+        ('{"width_mm": 800, "depth_mm": 450}', "Width 80 cm, depth 45 cm."),
+        ('{"price": 65.0, "devise": "CHF", "paid": 1634.52}', "Il reste à peu près 65 € de marge."),
+        ('{"parcels": [{"weight_lb": 22.0}, {"weight_lb": 11.0}]}', "Volumetric weight: 33.0 kg in total."),
+        ('{"weight": 12, "weight_unit": "LB", "dim": 48, "dim_unit": "IN"}', "48 in wide, 12 lb."),
+    ],
+)
+def test_figures_that_share_two_digits_are_other_figures(result: str, answer: str) -> None:
+    assert found("How large is it?", *called("look", "{}", result), step("porter", answer)) is None
