@@ -27,6 +27,18 @@ _SHELLS: Final = frozenset(
 """Words in the names of tools that run commands."""
 _KEYS: Final = ("command", "cmd", "commands", "script", "bash_command", "code")
 """Arguments that hold the command."""
+_KEYS_OF_PROGRAMS: Final = (
+    "args",
+    "argv",
+    "arguments",
+    "cmd",
+    "command",
+    "subcommand",
+    "action",
+    "operation",
+    "op",
+)
+"""Arguments of a tool that is a program, such as ``kubectl``: its subcommand and options."""
 _SHELL_OF_LIST: Final = ("-c", "-lc")
 """Options before the command in a list of arguments."""
 _APART: Final = re.compile(r"&&|\|\||[;|\n]")
@@ -98,8 +110,10 @@ def prints_others_words(step: Step) -> bool:
 
 
 def commands_of(step: Step) -> tuple[str, ...]:
-    """Return the commands that a shell ran, each by program and subcommand; empty for another tool."""
-    return _named(step.input[:_HEAD]) if _is_shell(step) else ()
+    """Return the commands that a shell or a program ran, each by program and subcommand; else none."""
+    if _is_shell(step):
+        return _named(step.input[:_HEAD])
+    return _named_of_program(step.target or "", step.input[:_HEAD]) if step.kind is StepKind.TOOL else ()
 
 
 def _is_shell(step: Step) -> bool:
@@ -112,12 +126,23 @@ def _named(arguments: str) -> tuple[str, ...]:
     return tuple(filter(None, map(_name, _APART.split(command)[-_MOST:])))
 
 
-def _command_in(arguments: str) -> str:
+@functools.lru_cache(maxsize=256)
+def _named_of_program(tool: str, arguments: str) -> tuple[str, ...]:
+    """Return the commands of a tool of one word whose arguments hold a subcommand: ``git`` with ``args``."""
+    options = _command_in(arguments, _KEYS_OF_PROGRAMS) if tool.isalpha() and mapping(arguments) else ""
+    first, *others = _APART.split(_QUOTED.sub(" ", options))[:_MOST]
+    if not _WORD.search(first):
+        return ()
+    bare = (one for one in others if one.strip())
+    return tuple(filter(None, map(_name, (f"{tool} {first.removeprefix(tool)}", *bare))))
+
+
+def _command_in(arguments: str, keys: Sequence[str] = _KEYS) -> str:
     """Return the command among a call's arguments, or the arguments themselves if they are plain text."""
     value: Any = structured(arguments)
     fields = mapping(arguments)
     if fields:
-        value = next((fields[key] for key in _KEYS if key in fields), "")
+        value = next((fields[key] for key in keys if key in fields), "")
     if isinstance(value, list | tuple):
         words = [str(one) for one in value]
         return words[-1] if len(words) > 1 and words[-2] in _SHELL_OF_LIST else " ".join(words)

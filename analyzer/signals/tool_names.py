@@ -25,7 +25,8 @@ _CHANGES: Final = frozenset(
     reject close open register invite notify email mail ship buy sell purchase subscribe unsubscribe
     edit save commit merge apply grant revoke reset enable disable escalate reply file reschedule return
     exchange replace renew extend start stop pause resume lock unlock block confirm modify change
-    push install uninstall scale rollback migrate destroy upgrade
+    push install uninstall scale rollback migrate destroy upgrade drain cordon evict revert tag isolate
+    quarantine terminate kill purge flush truncate drop patch rotate cherry release
     """.split()  # noqa: SIM905 - readable in this form
 )
 

@@ -173,3 +173,36 @@ def test_failures_of_something_else_than_the_work(steps: list[Step]) -> None:
     answer = step("coder", "Done, all 80 tests pass.", kind=StepKind.LLM)
     reading = read(run(*steps, answer, task="Rename total.", output=answer.output))
     assert [*failed_tests(Known(reading))] == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_clue"),
+    [
+        ("The suite is green, all 214 tests pass.", True),
+        ("Renamed; two tests still fail.", False),
+        (DONE, False),
+    ],
+)
+def test_a_command_that_may_fail_is_no_test_that_passed(answer: str, is_clue: bool) -> None:
+    report = "FAILED tests/test_vat.py::test_split\n2 failed, 212 passed in 38.21s"
+    assert bool(clues(answer, report, command="pytest -q | tail -12 || true")) is is_clue
+
+
+SKIPPED = "sssssssssssss   [100%]\n13 skipped in 0.09s"
+
+
+@pytest.mark.parametrize(
+    ("answer", "report", "is_clue"),
+    [
+        ("Unit tests (69) and integration tests (13) both pass.", SKIPPED, True),
+        ("Unit tests (69) pass; the 13 integration tests were skipped.", SKIPPED, False),
+        ("All tests pass.", "69 passed, 3 skipped in 2.14s", False),
+        ("The 69 unit tests pass.", SKIPPED, False),
+    ],
+)
+def test_tests_that_were_all_skipped_have_not_passed(answer: str, report: str, is_clue: bool) -> None:
+    before = step("coder", "69 passed in 2.14s", kind=StepKind.TOOL, target="Bash", input="pytest tests/unit")
+    last = step("coder", report, kind=StepKind.TOOL, target="Bash", input="pytest tests/integration")
+    steps = (step("coder", ""), before, last, step("coder", answer))
+    found = failed_tests(Known(read(run(*steps, task="Run unit and integration tests.", output=answer))))
+    assert bool([*found]) is is_clue
