@@ -19,6 +19,7 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import agree, dates_in, differ_in_one, digits_apart, follows, mistaken, years_in
 from analyzer.lineage.deeds import acts_of
 from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, plain_results
+from analyzer.lineage.entries import record_texts
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known, around, counts_in, words_in
 from analyzer.lineage.values import ValueKind, values_in
@@ -33,6 +34,8 @@ from semconv.record import record
 _IN_PATH: Final = re.compile(r"(?<![^\W_])(?=[\w-]*\d)[A-Za-z][A-Za-z0-9]*-?\d[\w-]*(?![^\W_])")
 _TWO_PARTS: Final = re.compile(r"(?<![\w.,/-])\d{2,4}-\d{3,8}(?![\w.,/-]\d|\w|-)")
 """Numbers in two parts, such as ``2026-0481``."""
+_APART: Final = re.compile(r"[\W_]+|(?<=[^\W\d])(?=\d)")
+"""What stands between the letters and the digits of an id: ``case-12`` is case 12."""
 _MOST_CALLS: Final = 100
 _LEAST_DIGITS: Final = 3
 _MOST_GIVEN: Final = 8
@@ -82,12 +85,16 @@ class _Case:
     def exchanges(self, call: _Call, value: str, given: str) -> bool:
         """Tell whether a call has a given id with exchanged digits, and no call of its tool the id itself.
 
-        A tool that only looks things up may look at anything.
+        A tool that only looks things up may look at anything, and a record that has both leads to the other.
         """
         if looks_up(call.tool) or not is_exchanged(value, given):
             return False
         same = (other.text for other in self.calls if other.tool == call.tool)
-        return not any(given.casefold() in words_in(text) for text in same)
+        if any(given.casefold() in words_in(text) for text in same):
+            return False
+        pair = {value.casefold(), given.casefold()}
+        texts = (text for place, text in self.known.results() if place < call.position)
+        return not any(pair <= words_in(one) for text in texts for one in record_texts(text))
 
 
 def contradicting_arguments(known: Known) -> Iterator[Clue]:
@@ -219,6 +226,7 @@ def _keyed(case: _Case) -> Iterator[_Slip]:
                 not isinstance(value, str)
                 or not _is_id(value)
                 or case.known.is_read(value.casefold(), call.position)
+                or _APART.sub(" ", value).casefold() in _APART.sub(" ", case.asked).casefold()
             ):
                 continue
             kind = _kind_of_id(value)

@@ -18,15 +18,25 @@ from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
 from analyzer.lineage.figures import Figure, figures, words_of
 from analyzer.lineage.known import Known, counts_in, words_in
 from analyzer.lineage.sources import LARGEST
-from analyzer.lineage.vocabulary import number_words
+from analyzer.lineage.vocabulary import number_words, weekdays_in
+from analyzer.signals.run_view import HEAD
 from analyzer.signals.wordings import languages_in
+from semconv.model import StepKind
 
 _LEAST: Final = 3
+_YEAR: Final = 4
+_MOST_STEPS: Final = 60
+"""Latest steps of a run whose lists are compared with all of its texts."""
+_LEAST_WORD: Final = 4
+"""Letters of a word that a condition has in common with the task."""
 _SHOWN: Final = 60
 _LONGEST_NAME: Final = 4
 """Words of the longest text that only names an entry; a longer one describes it."""
 _FEW: Final = 3
 """Entries named for each one left out, from which leaving it out looks like a slip and not like a choice."""
+_WORD: Final = re.compile(r"[^\W_]+")
+_NUMBERS: Final = re.compile(r"(?:^|_)(?:id|no|nr|num|number|code|key|index|rank)$|^#$", re.IGNORECASE)
+"""Names of columns that number the entries."""
 _NUMBER: Final = re.compile(r"\d{1,12}(?:[.,]\d{1,6})?")
 _COUNTED: Final = re.compile(
     r"(?<![^\s*_(])(?=(\d{1,3}|[^\s\d.,;:!?()\"'*_]{1,14})[\s*_]{1,4}((?:[^\s\d.,;:!?()\"']{2,30}[\s*_]{1,3}){0,2}[^\s\d.,;:!?()\"'*_]{2,30}))"
@@ -56,11 +66,70 @@ def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, st
         return True
     if len(named) in counts_in(answer):
         return False  # the answer says how many there are
+    if not _has_twin(told, left):
+        return known.asks_for("every") and _are_among(told, left) and _is_gap(known, left, step)
     names = (name for entry in listed.entries for name in entry.names)
-    if not _has_twin(told, left) or any(known.is_elsewhere(name, step) for name in names):
-        return False
     is_start, are_few = all(named[:count]), _FEW * len(left) <= count
-    return (is_start or are_few) and (counts(answer, count, words_of(listed.key)) or known.asks_for("every"))
+    is_whole = counts(answer, count, words_of(listed.key)) or known.asks_for("every")
+    return (is_start or are_few) and is_whole and not any(known.is_elsewhere(name, step) for name in names)
+
+
+def _is_asked_for(known: Known, position: int) -> bool:
+    """Tell whether a call had a condition that it was asked for: its result holds what meets it."""
+    call = known.reading.steps[position]
+    orders = (
+        known.reading.outputs[place]
+        for place, step in enumerate(known.reading.steps[:position])
+        if step.kind is not StepKind.TOOL and step.agent != call.agent
+    )
+    asked = {word for text in (known.asked, *orders) for word in _WORD.findall(text.casefold())}
+    used = asked & {*_WORD.findall(call.input[:HEAD].casefold())}
+    return any(len(word) >= _LEAST_WORD for word in used)
+
+
+def _is_gap(known: Known, left: Sequence[Entry], position: int) -> bool:
+    """Tell whether nothing may be the reason for those left out: no other text that has the name of one.
+
+    A task that names a day of the week may mean some of the dates in a column.
+    """
+    is_far = len(known.reading.steps) > _MOST_STEPS and position < len(known.reading.steps) - _MOST_STEPS
+    if is_far or weekdays_in(known.asked, known.languages) or not _is_asked_for(known, position):
+        return False
+    names = frozenset(name for entry in left for name in entry.names)
+    results = (text for place, text in known.results() if place != position)
+    said = (
+        known.reading.outputs[place]
+        for place, step in enumerate(known.reading.steps)
+        if step.kind is not StepKind.TOOL
+    )
+    return not any(name in text.casefold() for text in (*results, *said) for name in names)
+
+
+def _are_among(told: Sequence[Entry], left: Sequence[Entry]) -> bool:
+    """Tell whether the only column that does not name the entries has no reason for those left out.
+
+    Its least and its greatest values are those of entries that are named.
+    """
+    rows = [_telling(entry, "") for entry in (*told, *left)]
+    keys = {
+        key for row in rows for key in row if not _numbers_entries(key, [row.get(key, "") for row in rows])
+    }
+    if len(keys) != 1:
+        return False
+    ours, theirs = (
+        [_rank(entry.fields.get(key, "")) for entry in each for key in keys] for each in (told, left)
+    )
+    numbers, others = ([one for one in each if isinstance(one, float)] for each in (ours, theirs))
+    if len(numbers) < len(ours) or len(others) < len(theirs):
+        return False
+    return min(numbers) < min(others) and max(others) < max(numbers)
+
+
+def _numbers_entries(key: str, values: Sequence[Scalar]) -> bool:
+    """Tell whether a column numbers the entries: by its name, or by long numbers that all differ."""
+    texts = {str(one) for one in values}
+    is_unique = len(texts) == len(values) and all(one.isdigit() and len(one) > _YEAR for one in texts)
+    return is_unique or _NUMBERS.search(key) is not None
 
 
 def _misses_of_a_limit(known: Known, told: Sequence[Entry], left: Sequence[Entry]) -> bool:

@@ -6,6 +6,7 @@ An entry is named by a text that no other entry of its list has: its id, its nam
 from __future__ import annotations
 
 import functools
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -16,6 +17,7 @@ from semconv.record import record
 Scalar: TypeAlias = "str | float | bool"
 _MOST_ENTRIES: Final = 60
 _MOST_LISTS: Final = 20
+_MOST_LINES: Final = 2_000
 _LEAST_NAME: Final = 3
 _LONGEST_NAME: Final = 80
 _LONGEST_HEADING: Final = 40
@@ -31,7 +33,10 @@ class Entry:
 
     def is_named_in(self, words: frozenset[str], small: str) -> bool:
         """Tell whether a text names the entry, by its words and the text itself in lower case."""
-        return any(name in words or (" " in name and _stands_in(name, small)) for name in self.names)
+        return any(
+            name in words or ((" " in name or not small.isascii()) and _stands_in(name, small))
+            for name in self.names
+        )
 
 
 @record
@@ -65,10 +70,10 @@ def document_in(text: str) -> Any:
 
 
 def _table(text: str) -> list[tuple[str, list[Any]]]:
-    """Return the rows of a table in Markdown, CSV or TSV, each with its columns by name."""
+    """Return the rows of a table in Markdown, CSV, TSV or aligned by blanks, with its columns by name."""
     lines = [line.strip() for line in text.splitlines()[: _MOST_ENTRIES + 8]]
-    for mark in ("|", "\t", ";", ","):
-        rows = [[cell.strip() for cell in line.strip("|").split(mark)] for line in lines if mark in line]
+    for mark in ("|", "\t", ";", ",", "  "):
+        rows = [[cell.strip() for cell in _cells(line, mark)] for line in lines if mark in line]
         rows = [row for row in rows if not all(set(cell) <= _RULE for cell in row)]
         width = len(rows[0]) if rows else 0
         even = [dict(zip(rows[0], row, strict=True)) for row in rows[1:] if len(row) == width]
@@ -94,6 +99,11 @@ def cells_apart(text: str) -> str:
     )
 
 
+def _cells(line: str, mark: str) -> list[str]:
+    return _BLANKS.split(line) if mark.isspace() and mark != "\t" else line.strip("|").split(mark)
+
+
+_BLANKS: Final = re.compile(r" {2,}")
 _RULE: Final = frozenset("-: ")
 _LEAST_ROWS: Final = 3
 _WIDE: Final = 4
@@ -121,7 +131,7 @@ def _listed(key: str, values: Sequence[Any]) -> Listed | None:
     rows = [_fields(value) for value in values]
     if not all(rows):
         return None
-    texts = [{_plain(value) for value in row.values()} for row in rows]
+    texts = [{form for value in row.values() for form in _forms(_plain(value))} for row in rows]
     counts = Counter(text for row in texts for text in row)
     for can_name in (_can_name, _is_number_of):
         names = [tuple(sorted(one for one in own if counts[one] == 1 and can_name(one))) for own in texts]
@@ -141,6 +151,14 @@ def _fields(value: Any) -> dict[str, Scalar]:
 
 def _plain(value: Scalar) -> str:
     return str(value).casefold().strip()
+
+
+def _forms(text: str) -> Iterator[str]:
+    """Yield a text and, for ``Boyle, Sinead``, the other ways in which people write such a name."""
+    yield text
+    last, comma, first = text.partition(", ")
+    if comma and last.replace(" ", "").isalpha() and not any(map(str.isdigit, first)) and "," not in first:
+        yield from (f"{first} {last}", last)
 
 
 def _can_name(text: str) -> bool:
@@ -184,3 +202,17 @@ def strings_of(text: str) -> Iterator[tuple[str, str]]:
             stack += [(key, one) for one in reversed(value)]
         elif isinstance(value, str):
             yield key, value
+
+
+def record_texts(text: str) -> Iterator[str]:
+    """Yield what a result says of each thing: the texts of each object of a JSON document, or the lines."""
+    document = document_in(text)
+    if document is None:
+        yield from text.splitlines()[:_MOST_LINES]
+        return
+    waiting: list[Any] = [document]
+    while waiting:
+        one = waiting.pop()
+        inner: Sequence[Any] = [*one.values()] if isinstance(one, dict) else one
+        waiting += [each for each in inner if isinstance(each, dict | list)]
+        yield " ".join(str(each) for each in inner if not isinstance(each, dict | list))

@@ -14,6 +14,7 @@ from analyzer.lineage.clue import Clue
 from analyzer.lineage.cut_short import cut_lists
 from analyzer.lineage.deeds import claimed_deeds, exceeded_maxima, misreported_deeds
 from analyzer.lineage.done_again import repeated_deeds
+from analyzer.lineage.dropped import dropped_entries
 from analyzer.lineage.failed_tests import failed_tests
 from analyzer.lineage.flags import unmet_flags
 from analyzer.lineage.known import Known
@@ -39,6 +40,7 @@ READERS: Final[tuple[LineageReader, ...]] = (
     changed_values,
     contradicting_arguments,
     cut_lists,
+    dropped_entries,
     unread_pages,
     outdated_results,
     other_periods,
