@@ -34,11 +34,12 @@ _AHEAD: Final = 12
 _LEAST: Final = 4
 _LONGEST: Final = 40
 _MOST_CALLS: Final = 100
-_EXCEPT: Final = re.compile(
+EXCEPT: Final = re.compile(
     r"\b(?:except|excluding|avoid|days? but|außer|ausser|sauf|excepto|salvo|tranne|eccetto|behalve|oprócz"
     r"|кроме)\b",
     re.IGNORECASE,
 )
+"""Words that rule out what follows."""
 _DENSE_NO: Final = re.compile(
     r"[^\n。,、]{0,4}(?:以外|除|避|不行|不可|不要|不能|無理|だめ|ダメ|제외|불가|안\s?[되돼됩])"
 )
@@ -151,7 +152,7 @@ def _denial(task: str, start: int, end: int, languages: tuple[str, ...], *, is_d
         found = _DENSE_NO.match(task, end)
         return task[start : found.end()] if found else ""
     before = _CLAUSE.split(task[max(0, start - _REACH) : start])[-1]
-    denied = [*phrases("no", languages).finditer(before), *_EXCEPT.finditer(before)]
+    denied = [*phrases("no", languages).finditer(before), *EXCEPT.finditer(before)]
     found = denied[-1] if denied else None
     if found is None or len(before[found.end() :].split()) > _NEAR:
         return ""

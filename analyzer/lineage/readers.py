@@ -28,6 +28,7 @@ from analyzer.lineage.pages import unread_pages
 from analyzer.lineage.retold import retold_figures
 from analyzer.lineage.siblings import figures_of_siblings
 from analyzer.lineage.superseded import replaced_versions
+from analyzer.lineage.targets import deeds_on_barred, deeds_on_siblings
 from analyzer.lineage.totals import wrong_totals
 from analyzer.lineage.units import changed_units
 from analyzer.lineage.weekdays import wrong_weekdays
@@ -39,6 +40,8 @@ LineageReader: TypeAlias = Callable[[Known], Iterator[Clue]]
 READERS: Final[tuple[LineageReader, ...]] = (
     changed_values,
     contradicting_arguments,
+    deeds_on_siblings,
+    deeds_on_barred,
     cut_lists,
     dropped_entries,
     unread_pages,

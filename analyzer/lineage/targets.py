@@ -1,0 +1,154 @@
+"""Deeds on the wrong thing: web-eu-21 restarted, where the task names web-eu-12 or rules web-eu-21 out. Pure.
+
+Siblings are names that differ in their digits only. A deed on one is a slip if no deed touches the one that
+the task names, the answer reports on that one alone, and nothing leads from it to the other: no line of a
+result, and no message, has both. A result that lists them shows only that both exist.
+
+A task that rules a name out ("all but P-552", "do not touch db-2") is broken by a deed on it that was done on
+others as well: what was to be done with them was not to be done with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Final
+
+from analyzer.lineage.barred import EXCEPT
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.deeds import acts_of
+from analyzer.lineage.entries import record_texts
+from analyzer.lineage.known import Known, around
+from analyzer.lineage.vocabulary import phrases
+from analyzer.signals.commands import call_name
+from analyzer.signals.run_view import HEAD, own_words
+from analyzer.signals.tool_names import deed_of, looks_up
+from analyzer.signals.tool_results import Fault
+from semconv.model import Evidence, StepKind
+
+_NAME: Final = re.compile(r"(?<![\w.@/-])[^\W\d_](?=[\w./-]{0,60}\d)[^\W_]{0,40}(?:[-./_][^\W_]{1,40}){0,6}")
+_ID: Final = re.compile(r"(?<![\w-])(?=[\w-]*\d)(?=[\w-]*[a-z])[\w-]{6,60}(?![\w-])")
+_DIGITS: Final = re.compile(r"\d+")
+_LEAST_LETTERS: Final = 2
+"""Letters before the first digit of a name: ``q3`` and ``v2`` have siblings everywhere."""
+_MOST_DEEDS: Final = 60
+_MOST_PAIRS: Final = 12
+"""Pairs of names for which the run is searched for what leads from the one to the other."""
+_MANY: Final = 3
+"""Siblings on one line from which it only lists them."""
+_CLAUSE: Final = re.compile(r"[.;:!?\n](?=\s|$)")
+_NEAR: Final = 4
+"""Words between a word that denies and the name."""
+
+
+def deeds_on_siblings(known: Known) -> Iterator[Clue]:
+    """Yield the first deed on a sibling of what the task names and the answer reports on."""
+    said = _names(known.answer)
+    asked = _names(known.asked)
+    wanted = {_shape(one): one for one in asked if one in said}
+    deeds = _deeds(known) if wanted else {}
+    touched = frozenset[str]().union(*deeds.values())
+    found = (
+        (position, used, given)
+        for position, names in deeds.items()
+        for used in sorted(names - asked - said)
+        if (given := wanted.get(_shape(used))) is not None and given not in touched
+    )
+    for position, used, given in islice(found, _MOST_PAIRS):
+        if not _is_led(known, given, used):
+            yield _clue(known, position, used, f"names {given}")
+            return
+
+
+def deeds_on_barred(known: Known) -> Iterator[Clue]:
+    """Yield the first deed on a name that the task rules out, by a tool that was used on others as well."""
+    barred = _barred(known.asked, known.languages) if not known.admits_fault else {}
+    deeds = _deeds(known) if barred else {}
+    steps = known.reading.steps
+    for position, names in deeds.items():
+        for name in sorted(names & barred.keys()):
+            tool = steps[position].target
+            others = (each - barred.keys() for place, each in deeds.items() if steps[place].target == tool)
+            if len(names) == 1 and any(_alike(each, name) for each in others):
+                yield _clue(known, position, name, f"says “{barred[name]}”")
+                return
+
+
+def _barred(task: str, languages: tuple[str, ...]) -> Mapping[str, str]:
+    """Return the names that a task rules out and nowhere else mentions, each with the words that do."""
+    found: dict[str, str] = {}
+    for clause in _CLAUSE.split(task):
+        no = [*phrases("no", languages).finditer(clause), *EXCEPT.finditer(clause)]
+        for name in _NAME.finditer(clause) if no else ():
+            before = [one for one in no if one.start() < name.start()]
+            if before and len(clause[before[-1].end() : name.start()].split()) <= _NEAR:
+                found[name[0].casefold()] = clause[before[-1].start() : name.end()].strip()
+    small = task.casefold()
+    return {name: words for name, words in found.items() if small.count(name) == 1}
+
+
+def _names(text: str) -> frozenset[str]:
+    """Return the names with digits in a text, in lower case."""
+    found = (one.casefold() for one in _NAME.findall(text[:HEAD]))
+    return frozenset(
+        one for one in found if len(_DIGITS.split(one)[0]) >= _LEAST_LETTERS and _shape(one) != one
+    )
+
+
+def _shape(name: str) -> str:
+    return _DIGITS.sub("0", name)
+
+
+def _deeds(known: Known) -> Mapping[int, frozenset[str]]:
+    """Return the names in the arguments of each call that changed something, by position."""
+    found: dict[int, frozenset[str]] = {}
+    for place, step in enumerate(known.reading.steps):
+        if step.kind is not StepKind.TOOL or known.reading.faults[place] is not Fault.NONE:
+            continue
+        name = call_name(step)
+        if len(found) < _MOST_DEEDS and not looks_up(name) and (deed_of(name) or acts_of(name)):
+            found[place] = _names(step.input)
+    return found
+
+
+def _is_led(known: Known, given: str, used: str) -> bool:
+    """Tell whether something in the run leads from the name that was given to the one that was used."""
+    steps = known.reading.steps
+    words = (own_words(step) for step in steps if step.kind is not StepKind.TOOL)
+    if any({given, used} <= _names(text) for text in words) or _shares_id(known, given, used):
+        return True
+    for place, text in known.results():
+        records = map(_names, record_texts(text))
+        if any({given, used} <= names and _alike(names, used) < _MANY for names in records):
+            return True
+        is_about = steps[place].kind is StepKind.TOOL and given in _names(steps[place].input)
+        names = _names(text) if is_about else frozenset()
+        if used in names and _alike(names - {given}, used) == 1:
+            return True
+    return False
+
+
+def _shares_id(known: Known, given: str, used: str) -> bool:
+    """Tell whether a record of the one name and a record of the other have an id in common."""
+    ids: dict[str, set[str]] = {given: set(), used: set()}
+    for _, text in known.results():
+        for words in record_texts(text):
+            names = _names(words)
+            for name in names & ids.keys():
+                ids[name] |= set(_ID.findall(words.casefold())) - names
+    return not ids[given].isdisjoint(ids[used])
+
+
+def _alike(names: frozenset[str], used: str) -> int:
+    return sum(_shape(one) == _shape(used) for one in names)
+
+
+def _clue(known: Known, deed: int, used: str, task: str) -> Clue:
+    call = known.reading.steps[deed]
+    literal = next((one for one in _NAME.findall(call.input) if one.casefold() == used), used)
+    position = known.origin_of(literal, deed)
+    reason = f"called {call.target or 'a tool'} for {literal}, where the task {task}"
+    own = known.quote(position, literal)
+    quote = own if own.quote else Evidence(step=call.index, quote=around(call.input, literal))
+    return known.clue(position, ClueKind.CHANGED, reason, quote, sign="argument")
