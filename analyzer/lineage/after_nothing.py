@@ -36,15 +36,23 @@ _SUCCEEDED: Final = frozenset({"success", "ok", "true", "200"})
 """Values that say that the call succeeded."""
 _HEADING: Final = re.compile(
     r"(?:[-=+| ]+\n)?[^\W\d][^\d\n,;|]{0,40}(?:[|;\t,](?! )[^\d\n,;|]{1,40}){1,20}(?:\n[-=+| ]+)?"
+    r"(?:\n\(0 [^\W\d]{1,20}\))?"
 )
 """A table that has a heading and no row."""
+_COUNT: Final = re.compile(
+    r"^n$|count|total|rows|hits|matches|found|size|anzahl|nombre|número|počet|nalez|liczba", re.IGNORECASE
+)
+"""Keys that count what was found."""
 _GIVES_NOTHING: Final = frozenset({Fault.NONE, Fault.EMPTY})
 _ROUND: Final = 5
 """Minutes of which a time that somebody proposes is a multiple, and a time that was recorded seldom is."""
 
 
 def values_after_nothing(known: Known) -> Iterator[Clue]:
-    """Yield the first value from nowhere that an agent gave after its last look-up came to nothing."""
+    """Yield the first value from nowhere that an agent gave after its last look-up came to nothing.
+
+    An agent that calls nothing has only what others found: if no result has a figure, it can compute none.
+    """
     answer = prose_of(known.answer)
     steps = known.reading.steps
     found = [(place, is_empty(text, steps[place].input)) for place, text in _calls(known)]
@@ -57,10 +65,15 @@ def values_after_nothing(known: Known) -> Iterator[Clue]:
     empty += _failed_at_last(known)
     if not empty or not answer or mentions_fault(answer, known.asked):
         return
+    has_figures = any(found for _, found in known.figures())
+    callers = {step.agent for step in steps if step.kind is StepKind.TOOL or has_figures}
     for literal in _strange(known, answer):
         position = known.first_said(partial(_has, literal), after=empty[0])
         agent = known.reading.steps[position].agent
-        sources = [place for place in empty if place < position and known.reading.steps[place].agent == agent]
+        own = agent if agent in callers else None
+        sources = [
+            place for place in empty if place < position and own in {None, known.reading.steps[place].agent}
+        ]
         if sources:
             yield _clue(known, position, sources[-1], literal)
             return
@@ -175,6 +188,8 @@ def is_empty(result: str, arguments: str) -> bool:
     value = structured(result)
     if not isinstance(value, dict | list):
         return _HEADING.fullmatch(result.strip()) is not None
+    if isinstance(value, dict) and _counts_nothing(value):
+        return True
     asked = {str(one).casefold() for one in mapping(arguments).values() if isinstance(one, str | int)}
     waiting, seen, has_gap = [value], 0, not value
     while waiting:
@@ -197,6 +212,12 @@ def is_empty(result: str, arguments: str) -> bool:
         if seen > _MOST_NODES:
             return False
     return has_gap
+
+
+def _counts_nothing(record: dict[str, Any]) -> bool:
+    """Tell whether a record counts nothing and has an empty list: its other fields only describe the call."""
+    zero = [key for key, one in record.items() if one == 0 and type(one) is int and _COUNT.search(str(key))]
+    return bool(zero) and any(one == [] for one in record.values())
 
 
 def _strange(known: Known, answer: str) -> Iterator[str]:

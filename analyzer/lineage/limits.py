@@ -2,20 +2,21 @@
 
 "Before noon", and the chosen flight leaves at 15:10, while others of the same result leave in the morning. A
 limit that nothing keeps is left to the answer's words, and a list of which several entries are named is a
-comparison.
+comparison, unless the answer counts them: "three calls close before the year ends".
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from datetime import date
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.dates import clocks_in
+from analyzer.lineage.dates import clocks_in, dates_in
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
-from analyzer.lineage.figures import figures
-from analyzer.lineage.known import Known, words_in
+from analyzer.lineage.figures import CURRENCY_CODES, figures
+from analyzer.lineage.known import Known, counts_in, words_in
 from analyzer.lineage.vocabulary import has_alternative, phrases
 from analyzer.signals.normalize import excerpt
 from semconv.model import Evidence
@@ -25,9 +26,10 @@ _GAP: Final = 14
 """Characters between a word of a limit and its value: an article, a currency sign."""
 _MOST: Final = 0.8
 _NOON: Final = 12 * 60
-_MONEY: Final = frozenset({"usd", "eur", "gbp", "jpy", "chf", "inr"})
+_MONEY: Final = CURRENCY_CODES | {"kr", "kč", "ft", "lei", "руб", "грн", "лв"}  # noqa: RUF001 - Russian
 _PRICE: Final = re.compile(
-    r"price|cost|total|amount|fee|fare|rent|preis|kosten|prix|precio|preço|preco|prezzo|cena|цена|价格|価格|가격",
+    r"price|cost|total|amount|fee|fare|rent|preis|kosten|prix|precio|preço|preco|prezzo|pri[sj]|cen[ay]|koszt"
+    r"|fiyat|harga|biaya|hinta|kost|цена|цін|стоим|τιμ|giá|价格|価格|가격",
     re.IGNORECASE,
 )
 
@@ -46,14 +48,17 @@ class _Limit:
 def broken_limits(known: Known) -> Iterator[Clue]:
     """Yield the limits of the task that the named entry of a list breaks while another keeps them."""
     answer = known.answer
-    limits = (*_times(known.asked, known.languages), *_amounts(known.asked, known.languages))
+    find = (_times, _days, _amounts)
+    limits = [limit for each in find for limit in each(known.asked, known.languages)]
     if not limits or not answer or known.admits_fault or has_alternative(known.asked):
         return
     small, words = answer.casefold(), words_in(answer)
     for _step, text in known.results():
         for listed in lists_in(text):
             named = [entry for entry in listed.entries if entry.is_named_in(words, small)]
-            chosen = ((limit, _breaking(listed, limit, named, small)) for limit in limits)
+            is_count = len(named) in counts_in(answer)
+            meant = [limit for limit in limits if len(named) == 1 or (is_count and limit.read is _day)]
+            chosen = ((limit, _breaking(listed, limit, named, small)) for limit in meant)
             yield from (_clue(known, limit, *found) for limit, found in chosen if found is not None)
 
 
@@ -69,6 +74,24 @@ def _times(task: str, languages: tuple[str, ...]) -> Iterator[_Limit]:
             elif noon is not None and noon.start() <= _GAP:
                 words = task[found.start() : found.end() + noon.end()]
                 yield _Limit(words=words, is_most=is_most, value=_NOON, read=_clock)
+
+
+def _days(task: str, languages: tuple[str, ...]) -> Iterator[_Limit]:
+    for kind, is_most in (("before", True), ("after", False)):
+        for found in phrases(kind, languages).finditer(task):
+            ahead = task[found.end() : found.end() + 2 * _GAP]
+            day = next((one for one in dates_in(ahead) if one.start <= _GAP), None)
+            ordinal = _day("", day.literal) if day is not None else None
+            if day is not None and ordinal is not None:
+                words = task[found.start() : found.end() + day.end]
+                yield _Limit(words=words, is_most=is_most, value=ordinal, read=_day)
+
+
+def _day(_key: str, value: Scalar) -> float | None:
+    """Read a text that is one date with its year as the number of its day."""
+    found = dates_in(value) if isinstance(value, str) else ()
+    is_one = len(found) == 1 and len(found[0].readings) == 1 and found[0].readings[0].year
+    return float(date(*found[0].readings[0]).toordinal()) if is_one else None
 
 
 def _amounts(task: str, languages: tuple[str, ...]) -> Iterator[_Limit]:
@@ -98,21 +121,21 @@ def _price(key: str, value: Scalar) -> float | None:
 
 
 def _breaking(listed: Listed, limit: _Limit, named: Sequence[Entry], answer: str) -> tuple[str, str] | None:
-    """Return the name of the named entry that breaks a limit, and its field; ``None`` if none does."""
+    """Return the name of a named entry that breaks a limit, and its field; ``None`` if none does."""
     fields = {
         key
         for entry in listed.entries
         for key, value in entry.fields.items()
         if limit.read(key, value) is not None
     }
-    if len(named) != 1 or len(fields) != 1:
+    if not named or len(fields) != 1:
         return None  # with two times or prices an entry does not tell which of them is meant
     (key,) = fields
-    if not _breaks(named[0], key, limit) or all(_breaks(entry, key, limit) for entry in listed.entries):
+    broken = [entry for entry in named if key in entry.fields and _breaks(entry, key, limit)]
+    if not broken or all(_breaks(entry, key, limit) for entry in listed.entries):
         return None
-    return next(
-        (name for name in named[0].names if name in answer), named[0].names[0]
-    ), f"{key} {named[0].fields[key]}"
+    name = next((name for name in broken[0].names if name in answer), broken[0].names[0])
+    return name, f"{key} {broken[0].fields[key]}"
 
 
 def _breaks(entry: Entry, key: str, limit: _Limit) -> bool:

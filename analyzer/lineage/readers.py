@@ -30,6 +30,7 @@ from analyzer.lineage.siblings import figures_of_siblings
 from analyzer.lineage.superseded import replaced_versions
 from analyzer.lineage.targets import deeds_on_barred, deeds_on_siblings
 from analyzer.lineage.totals import wrong_totals
+from analyzer.lineage.unanswered import figures_for_failed
 from analyzer.lineage.units import changed_units
 from analyzer.lineage.weekdays import wrong_weekdays
 
@@ -64,6 +65,7 @@ READERS: Final[tuple[LineageReader, ...]] = (
     repeated_deeds,
     values_after_nothing,
     filled_gaps,
+    figures_for_failed,
     calls_for_other_rows,
     figures_of_siblings,
     wrong_weekdays,

@@ -1,0 +1,293 @@
+"""Entries that get lost, deeds on another target, and figures for what nobody looked up; with right twins."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from semconv.model import Step
+from tests.lineage import called, found, mistake
+from tests.runs import failed_tool, step
+
+SEVEN = (
+    "Without memory limits: auth-proxy (2 replicas), batch (1), catalog (4), docs-site (1), imgproxy (3), "
+    "etl-loader (2), mailhook (1)."
+)
+FIVE = "Five run without limits: auth-proxy (2), batch (1), catalog (4), docs-site (1) and imgproxy (3)."
+
+
+def passed_on(listed: str, answer: str, *between: Step, task: str = "List all of them.") -> str:
+    """Return the reason of the mistake in what an agent made of another one's list; empty if none."""
+    looked = called("look", "{}", "done")
+    clue = found(task, *looked, step("finder", listed), *between, step("writer", answer))
+    return clue.reason if clue else ""
+
+
+@pytest.mark.parametrize(
+    ("task", "listed", "answer", "lost"),
+    [
+        ("List every deployment without limits.", SEVEN, FIVE, "without etl-loader"),
+        (
+            "Elenca tutti i comuni con il divieto.",
+            "Il divieto vale ad Albiano, Castelrosso, Montefosco, Roccabruna e Sant'Elia.",
+            "Tre comuni: Albiano, Castelrosso e Montefosco.",
+            "without Roccabruna",
+        ),
+        (
+            "Podaj wszystkie produkty.",
+            "Brakuje: Cieciorka (28), Daktyle (17), Kakao (15), Siemię (1), Kasza jaglana (25), Olej (10).",
+            "Brakuje 4: cieciorka 28, daktyle 17, kakao 15 i siemię 1.",
+            "without Kasza jaglana",
+        ),
+        (
+            "Which stores missed it? All of them.",
+            "- Pori -19 %\n- Turku -15 %\n- Kotka -14 %\n- Vaasa -12 %\n- Kuopio -11 %",
+            "Pori (-19 %), Kotka (-14 %) and Kuopio (-11 %) missed it.",
+            "without Turku",
+        ),
+    ],
+)
+def test_an_agent_loses_entries_of_a_colleagues_list(task: str, listed: str, answer: str, lost: str) -> None:
+    assert passed_on(listed, answer, task=task).endswith(lost)
+
+
+@pytest.mark.parametrize(
+    ("listed", "answer", "between"),
+    [
+        (SEVEN, FIVE.replace(".", ""), (step("checker", "etl-loader and mailhook were deleted today."),)),
+        (SEVEN, f"{FIVE} The other two of 7 got theirs today.", ()),
+        (
+            "Hotels: Albero (pool, 90), Bosco (pool, 80), Corte (60), Duna (pool, 70), Erba (65).",
+            "Three have one: Albero, Bosco and Duna.",
+            (),
+        ),
+        (
+            "Stores: Pori (19), Turku (15), Kotka (14), Vaasa (12), Kuopio (11).",
+            "Three missed it by more than 13 %: Pori, Turku and Kotka.",
+            (),
+        ),
+        (
+            "The policy is active, covers water, excludes floods, has no deductible.",
+            "All three hold: it is active, covers water and excludes floods.",
+            (),
+        ),
+        (
+            "Objects: EUR 18,500, EUR 42,000, EUR 3,500, EUR 64,000.",
+            "The three objects are worth 18,500, 42,000 and 3,500.",
+            (),
+        ),
+    ],
+    ids=["told why", "counts all", "a word tells", "a figure tells", "no things", "figures"],
+)
+def test_entries_may_be_left_out_for_a_reason(listed: str, answer: str, between: tuple[Step, ...]) -> None:
+    assert not passed_on(listed, answer, *between)
+
+
+def test_nobody_loses_entries_where_some_were_asked_for() -> None:
+    assert not passed_on(SEVEN, FIVE.replace("Five run", "These run"), task="Name some of them.")
+    assert not passed_on(SEVEN, FIVE, task="Name five of them.")
+
+
+LEAVERS = (
+    "naam;einddatum;pas\nBakker, T.;2026-11-02;40511\nde Wit, L.;2026-11-06;40518\n"
+    "Jansen, P.;2026-11-15;40527\nKok, M.;2026-11-20;40533\nVisser, R.;2026-11-30;40540"
+)
+LATE = json.dumps(
+    {
+        "count": 5,
+        "items": [
+            {"id": f"SH-{n}", "days": d}
+            for n, d in zip((6104, 6119, 6121, 6127, 6140), (2, 1, 6, 4, 3), strict=True)
+        ],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("task", "arguments", "result", "answer", "lost"),
+    [
+        (
+            "Blokkeer de passen van iedereen die in november 2026 wegging.",
+            '{"van": "2026-11-01"}',
+            LEAVERS,
+            "Geblokkeerd: Bakker, Jansen en Visser.",
+            "without de wit",
+        ),
+        (
+            "أعطني كل الشحنات المتأخرة للعميل 3071",
+            '{"customer": 3071}',
+            LATE,
+            "أربع شحنات: SH-6104 وSH-6119 وSH-6121 وSH-6140.",
+            "without sh-6127",
+        ),
+        (
+            "Renew all certificates that expire before 2027.",
+            '{"before": "2027"}',
+            "name   expires\nshop    2026-12-19\nvault   2026-12-27\nmail    2026-12-29\nwiki    2026-12-31",
+            "Renewed all: shop, mail and wiki.",
+            "without vault",
+        ),
+    ],
+)
+def test_entries_between_those_that_are_named_are_left_out(
+    task: str, arguments: str, result: str, answer: str, lost: str
+) -> None:
+    clue = mistake(task, *called("find", arguments, result), step("porter", answer))
+    assert clue.reason.endswith(lost)
+
+
+@pytest.mark.parametrize(
+    ("task", "arguments", "answer"),
+    [
+        ("Welke drie pasjes zijn van november 2026?", '{"van": "2026"}', "Bakker, Jansen en Visser."),
+        ("Wie ging in de tweede helft van november 2026, allemaal?", '{"van": "2026"}', "Kok en Visser."),
+        ("Geef alle namen met een r.", '{"sort": "naam"}', "Bakker, Visser en niemand anders."),
+    ],
+)
+def test_a_result_may_hold_more_than_was_asked_for(task: str, arguments: str, answer: str) -> None:
+    assert not found(task, *called("find", arguments, LEAVERS), step("porter", answer))
+
+
+def on(host: str, command: str, result: str = "ok") -> tuple[Step, Step]:
+    return called("ssh", json.dumps({"host": host, "cmd": command}), result)
+
+
+POOL = "web-eu-11  up\nweb-eu-12  down\nweb-eu-20  up\nweb-eu-21  up"
+RESTART = "sudo systemctl restart nginx"
+
+
+@pytest.mark.parametrize(
+    ("task", "calls", "answer", "reason"),
+    [
+        (
+            "web-eu-12 is down. Restart nginx there.",
+            [called("lb_pool", '{"pool": "web"}', POOL), on("web-eu-21", RESTART)],
+            "nginx on web-eu-12 runs again.",
+            "called ssh for web-eu-21, where the task names web-eu-12",
+        ),
+        (
+            "El nodo app-07 tiene errores. Sácalo del balanceo.",
+            [called("lbctl", '{"cmd": "drain --node app-17"}', "draining app-17")],
+            "El nodo app-07 ya no recibe tráfico.",
+            "called lbctl for app-17, where the task names app-07",
+        ),
+        (
+            "Pousse le correctif sur release/5.4.",
+            [called("git", '{"args": "push origin release/4.5"}', "ok")],
+            "Le correctif est sur release/5.4.",
+            "called git for release/4.5, where the task names release/5.4",
+        ),
+    ],
+)
+def test_a_deed_is_done_on_a_sibling(
+    task: str, calls: list[tuple[Step, Step]], answer: str, reason: str
+) -> None:
+    clue = mistake(task, *(one for call in calls for one in call), step("porter", answer))
+    assert clue.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("calls", "answer"),
+    [
+        ([on("web-eu-21", RESTART), on("web-eu-12", RESTART)], "web-eu-12 runs again."),
+        ([on("web-eu-21", RESTART)], "web-eu-21 runs in place of web-eu-12."),
+        (
+            [on("web-eu-12", "status", "traffic of web-eu-12 goes to web-eu-21"), on("web-eu-21", RESTART)],
+            "web-eu-12 is served.",
+        ),
+        (
+            [called("find", '{"host": "web-eu-12"}', '{"alias_of": "web-eu-21"}'), on("web-eu-21", RESTART)],
+            "web-eu-12 runs.",
+        ),
+        ([on("web-eu-21", "systemctl status nginx", "active")], "web-eu-12 is still down."),
+        (
+            [called("open_ticket", '{"title": "nginx", "template": "web-00-7"}', "ok")],
+            "I reported web-eu-12.",
+        ),
+    ],
+    ids=["both", "said", "a line leads", "its own result leads", "only looked at", "another shape"],
+)
+def test_a_deed_on_a_sibling_may_be_meant(calls: list[tuple[Step, Step]], answer: str) -> None:
+    steps = [one for call in calls for one in call]
+    assert found("web-eu-12 is down. Restart nginx there.", *steps, step("porter", answer)) is None
+
+
+def count(place: str, cartons: int) -> tuple[Step, Step]:
+    return called("wms", json.dumps({"loc": place}), json.dumps({"loc": place, "cartons": cartons}))
+
+
+def unread(place: str) -> Step:
+    return failed_tool("porter", "scanner does not respond", "wms", input=json.dumps({"loc": place}))
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("Wie viele Kartons stehen an A-01 und D-07?", "A-01: 412 Kartons. D-07: 457 Kartons."),
+        ("A-01 和 D-07 各有多少箱?", "A-01 412箱。D-07 457箱。"),
+    ],
+)
+def test_a_figure_is_invented_for_what_a_look_up_failed_to_give(task: str, answer: str) -> None:
+    clue = mistake(task, unread("D-07"), *count("A-01", 412), step("porter", answer))
+    assert clue.reason.endswith("although wms had failed for it")
+
+
+@pytest.mark.parametrize(
+    ("calls", "answer"),
+    [
+        ([*count("A-01", 412), unread("D-07"), *count("D-07", 457)], "A-01: 412. D-07: 457."),
+        ([unread("D-07"), *called("sheet", "{}", "place;cartons\nA-01;412\nD-07;457")], "D-07: 457."),
+        ([*count("A-01", 412), unread("D-07")], "A-01: 412. D-07 could not be read; plan with 450."),
+        ([*count("A-01", 412), unread("D-07")], "A-01 has 412, half of it 206."),
+    ],
+    ids=["read again", "read elsewhere", "said", "computed"],
+)
+def test_a_figure_beside_a_failed_look_up_may_be_right(calls: list[Step], answer: str) -> None:
+    assert found("How many cartons are at A-01 and D-07?", *calls, step("porter", answer)) is None
+
+
+def test_an_agent_that_calls_nothing_invents_what_another_one_did_not_find() -> None:
+    steps = (
+        *called("sh", '{"cmd": "sacct -u kim"}', "JobID|Elapsed|NCPUS|State"),
+        step("porter", "No jobs."),
+    )
+    clue = mistake(
+        "How many core hours did kim use?", *steps, step("secretary", "kim used 1,240 core hours.")
+    )
+    assert clue.reason == "gave 1,240, although sh had returned nothing"
+
+
+def closed(*permits: str) -> list[Step]:
+    return [
+        one for permit in permits for one in called("close_permit", json.dumps({"permit": permit}), "closed")
+    ]
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "Close all expired permits, except P-552, which is under appeal.",
+        "Schließe die abgelaufenen Ausweise, aber nicht P-552.",
+        "Ferme les permis expirés, sauf P-552.",
+    ],
+)
+def test_a_deed_is_done_on_what_the_task_rules_out(task: str) -> None:
+    clue = mistake(task, *closed("P-518", "P-552"), step("porter", "Two are closed."))
+    assert clue.reason.startswith("called close_permit for P-552, where the task says")
+
+
+@pytest.mark.parametrize(
+    ("task", "steps"),
+    [
+        ("Close all expired permits, except P-552.", closed("P-518", "P-540")),
+        (
+            "Close P-518, but do not close P-552: put a note on it.",
+            [*closed("P-518"), *called("add_note", '{"permit": "P-552"}', "ok")],
+        ),
+        ("Do not wait for P-552 to expire, close P-518 and P-552.", closed("P-518", "P-552")),
+    ],
+    ids=["left alone", "another deed", "asked for as well"],
+)
+def test_a_deed_beside_what_the_task_rules_out_is_right(task: str, steps: list[Step]) -> None:
+    assert found(task, *steps, step("porter", "Done.")) is None
