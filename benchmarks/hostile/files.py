@@ -230,8 +230,15 @@ def _copies(items: Sequence[Any], size: int) -> list[Any]:
         number += 1
         copy = "".join(_renamed(part, number) if at % 2 else part for at, part in enumerate(parts))
         total += len(copy)
-        made += json.loads(copy)
+        made += [_renumbered(one, (number - 1) * len(items)) for one in json.loads(copy)]
     return made
+
+
+def _renumbered(item: Any, by: int) -> Any:
+    """Return an item with its number, and the one that it refers to, moved: equal ones are repeats."""
+    if not isinstance(item, dict):
+        return item
+    return item | {key: item[key] + by for key in ("id", "cause") if type(item.get(key)) is int}
 
 
 def _renamed(quoted: str, number: int) -> str:
