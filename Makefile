@@ -36,10 +36,12 @@ WHOLE := tests/e2e tests/deploy tests/backends tests/frameworks tests/lab
 # Each command prints its slowest tests and leaves its results, test by test, in dist/junit.
 PYTEST := $(BIN)/python -m pytest --durations=40
 RESULTS = --junitxml=dist/junit/$@.xml
+# A test of seconds that hangs fails, or where no signal reaches it ends its process and prints where each thread is.
+HANGS := --timeout=300 -o faulthandler_timeout=330 -o faulthandler_exit_on_timeout=true
 
 test: $(READY) ## the tests that need nothing but Python, on all cores: about 4 minutes on two
 	@echo "Running the tests on all cores (about 4 minutes on two) …"
-	@$(PYTEST) $(RESULTS) -n auto --dist worksteal -m "not whole" $(PLAIN)
+	@$(PYTEST) $(RESULTS) $(HANGS) -n auto --dist worksteal -m "not whole" $(PLAIN)
 
 test-laws: $(READY) ## the tests of laws, with all examples that Hypothesis makes
 	@$(PYTEST) $(RESULTS) -n auto --dist worksteal -m "hypothesis and not whole" --hypothesis-profile=thorough $(PLAIN)

@@ -22,7 +22,7 @@ from analyzer.lineage.entries import record_texts
 from analyzer.lineage.known import Known, around
 from analyzer.lineage.vocabulary import phrases
 from analyzer.signals.commands import call_name
-from analyzer.signals.run_view import HEAD, own_words
+from analyzer.signals.run_view import HEAD, callers_of, own_words
 from analyzer.signals.tool_names import deed_of, looks_up
 from analyzer.signals.tool_results import Fault
 from semconv.model import Evidence, StepKind
@@ -71,7 +71,9 @@ def deeds_on_barred(known: Known) -> Iterator[Clue]:
             tool = steps[position].target
             others = (each - barred.keys() for place, each in deeds.items() if steps[place].target == tool)
             if len(names) == 1 and any(_alike(each, name) for each in others):
-                yield _clue(known, position, name, f"says “{barred[name]}”")
+                asker = callers_of(steps)[position]  # others may have passed the exception on
+                words = f"says “{barred[name]}”"
+                yield _clue(known, position, name, words, position if asker is None else asker)
                 return
 
 
@@ -144,10 +146,11 @@ def _alike(names: frozenset[str], used: str) -> int:
     return sum(_shape(one) == _shape(used) for one in names)
 
 
-def _clue(known: Known, deed: int, used: str, task: str) -> Clue:
+def _clue(known: Known, deed: int, used: str, task: str, since: int = 0) -> Clue:
+    """Return the clue against the step that first wrote the name, from ``since`` up to the deed."""
     call = known.reading.steps[deed]
     literal = next((one for one in _NAME.findall(call.input) if one.casefold() == used), used)
-    position = known.origin_of(literal, deed)
+    position = max(since, known.origin_of(literal, deed))
     reason = f"called {call.target or 'a tool'} for {literal}, where the task {task}"
     own = known.quote(position, literal)
     quote = own if own.quote else Evidence(step=call.index, quote=around(call.input, literal))

@@ -54,6 +54,38 @@ def test_points_part_thousands_where_that_is_nearer_to_the_result(text: str, rig
     assert wrong.right_shown == right
 
 
+@pytest.mark.parametrize(
+    ("text", "value", "unit"),
+    [
+        ("Rp 45.870.000", 45_870_000, "idr"),
+        ("1.260.000 €", 1_260_000, "eur"),
+        ("1.250.000,50 €", 1_250_000.5, "eur"),
+        ("R$ 2.001.000.000", 2_001_000_000, "brl"),
+        ("₹12,34,567", 1_234_567, "inr"),
+        ("Rs. 1,23,456.50", 123_456.5, "inr"),
+        ("12,43,567 रुपये", 1_243_567, ""),
+        ("CHF 1'234'567.50", 1_234_567.5, "chf"),
+        ("1’250 Stück", 1_250, "stück"),  # noqa: RUF001 - as typeset
+        ("1.500.000đ", 1_500_000, "vnd"),
+        ("١٬٢٥٠ ريال", 1_250, ""),  # noqa: RUF001 - Arabic digits
+    ],
+)
+def test_figures_are_read_as_other_countries_write_them(text: str, value: float, unit: str) -> None:
+    (figure,) = figures(text)
+    assert (figure.value, figure.unit) == (value, unit)
+
+
+@pytest.mark.parametrize(
+    "text", ["192.168.100.200", "v1.234.567", "1.234.567-rc1", "10.100.200.150", "12.5.2026"]
+)
+def test_addresses_versions_and_dates_are_no_figures(text: str) -> None:
+    assert not figures(text)
+
+
+def test_three_numbers_without_blanks_are_no_figure_of_india() -> None:
+    assert 1_020_300 not in {one.value for one in figures("rows 10,20,300 items")}
+
+
 LEFT_ALONE = {
     "right, or no plain arithmetic": [
         "16 x 10 x 3 = 480",

@@ -284,6 +284,38 @@ def test_an_entry_that_keeps_the_limit_or_a_limit_that_nothing_keeps_is_right(ta
     assert found(task, *looked_up(BUSES), step("reader", answer)) is None
 
 
+CALLS = (
+    '{"items": [{"id": "C-02", "cierre": "2026-12-11"}, {"id": "C-05", "cierre": "2026-12-22"},'
+    ' {"id": "C-09", "cierre": "2027-01-15"}]}'
+)
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("¿Qué convocatorias cierran antes del 31/12/2026?", "Hay tres: C-02, C-05 y C-09."),
+        ("Which calls close before 31 December 2026?", "Three calls: C-02, C-05 and C-09."),
+        ("Which call closes before 31 December 2026?", "C-09."),
+    ],
+)
+def test_an_entry_beyond_the_date_that_was_asked_for_is_the_mistake(task: str, answer: str) -> None:
+    assert "C-09" in mistake(task, *looked_up(CALLS), step("reader", answer)).reason
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Two calls: C-02 and C-05.",
+        "C-02 and C-05; C-09 closes in January.",
+        "All are listed: C-02 on 11 December, C-05 on 22 December, C-09 on 15 January.",
+    ],
+)
+def test_entries_before_a_date_and_comparisons_are_right(answer: str) -> None:
+    assert (
+        found("Which calls close before 31 December 2026?", *looked_up(CALLS), step("reader", answer)) is None
+    )
+
+
 UNREAD = failed_tool("reader", "TimeoutError: no reply in 30 s", "tide_at", input='{"port": "Brest"}')
 
 

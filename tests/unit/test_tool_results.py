@@ -223,3 +223,20 @@ def test_a_shells_call_has_the_name_of_what_it_does(command: str, name: str) -> 
 
 def test_a_tool_that_is_no_shell_has_its_own_name() -> None:
     assert call_name(tool("a", target="book_room", input='{"command": "git push"}')) == "book_room"
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "name"),
+    [
+        ("git", '{"args": "switch release/4.5 && git cherry-pick -x 7be91c4"}', "git cherry-pick"),
+        ("kubectl", '{"args": "--context prod get pods -n mailer"}', "read kubectl get"),
+        ("lbctl", '{"cmd": "drain --pool web --node app-17"}', "lbctl drain"),
+        ("systemctl", '{"host": "redis-1", "action": "restart", "unit": "redis"}', "systemctl restart"),
+        ("search", '{"query": "restart redis"}', "search"),
+        ("pool", '{"action": 3}', "pool"),
+    ],
+)
+def test_a_tool_that_is_a_program_has_the_name_of_its_subcommand(
+    program: str, arguments: str, name: str
+) -> None:
+    assert call_name(tool("a", target=program, input=arguments)) == name
