@@ -81,8 +81,9 @@ def _barred(task: str, languages: tuple[str, ...]) -> Mapping[str, str]:
     """Return the names that a task rules out and nowhere else mentions, each with the words that do."""
     found: dict[str, str] = {}
     for clause in _CLAUSE.split(task):
-        no = [*phrases("no", languages).finditer(clause), *EXCEPT.finditer(clause)]
-        for name in _NAME.finditer(clause) if no else ():
+        names = [*_NAME.finditer(clause)]
+        no = [*phrases("no", languages).finditer(clause), *EXCEPT.finditer(clause)] if names else []
+        for name in names:
             before = [one for one in no if one.start() < name.start()]
             if before and len(clause[before[-1].end() : name.start()].split()) <= _NEAR:
                 found[name[0].casefold()] = clause[before[-1].start() : name.end()].strip()
