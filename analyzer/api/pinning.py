@@ -109,7 +109,7 @@ def rules_text(rules: Rules, redact: Callable[[str], str]) -> str:
     head = {
         "rules": "what the passing runs of this workflow always did; a line may be deleted",
         "runs": rules.runs,
-        "agents": sorted(rules.agents),
+        "agents": [agent for agent in sorted(rules.agents) if redact(agent) == agent],
         "familiar": [source for source in familiar if redact(source) == source],
     }
     lines = [json.dumps(_row(one)) for one in rules.held]
@@ -136,7 +136,8 @@ def read_rules(text: str) -> Rules:
     """
     found: list[Held] = []
     head: Mapping[str, Any] = {}
-    for number, line in enumerate(filter(str.strip, text.splitlines()), start=1):
+    lines = enumerate(text.removeprefix("\ufeff").split("\n"), start=1)
+    for number, line in ((number, line) for number, line in lines if line.strip()):
         try:
             row = json.loads(line)
             if head:
@@ -157,6 +158,9 @@ def _held(row: Any, familiar: Sequence[str]) -> Held:
     _typed(full, **dict.fromkeys(_TEXTS, str), **dict.fromkeys(_SETS, list))
     kind, tool, path, other, where, value = (full[name] for name in _TEXTS)
     values, later = (frozenset(full[name]) for name in _SETS)
+    low, high = (float(row.get(name, 0.0)) for name in ("low", "high"))
+    if Kind(kind) is Kind.TIMES and high < 0:
+        raise ValueError(f"high is {high:g}, and counts calls")
     invariant = Invariant(
         kind=Kind(kind),
         tool=tool,
@@ -164,8 +168,8 @@ def _held(row: Any, familiar: Sequence[str]) -> Held:
         other=other,
         where=where,
         value=value,
-        low=float(row.get("low", 0.0)),
-        high=float(row.get("high", 0.0)),
+        low=low,
+        high=high,
         values=values,
         later=later,
         familiar=frozenset(familiar),

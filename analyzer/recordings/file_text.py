@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import yaml
@@ -19,6 +19,8 @@ MAX_YAML_BYTES: Final = 16 << 20
 _YAML: Final = re.compile(r"\s*(?:#[^\n]*\n\s*|---\s+)*(?:- |[A-Za-z_][\w.-]*:\s)")
 _EVENT: Final = re.compile(rb"\s{0,9}(?:data|event|id|retry)?:")
 _EVENT_LINE: Final = re.compile(r"(?:data|event|id|retry)?:")
+_DONE: Final = "[DONE]"
+"""Data of the last event of OpenAI's streams."""
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 _JSON_STARTS: Final = frozenset({b"", b"{", b"[", b"\x1e"})
 _ENCODED_TWICE: Final = re.compile(rb'\s{0,9}"\s{0,9}[\[{]')
@@ -98,26 +100,41 @@ def split_events(text: str) -> tuple[list[Any], str]:
     """Return the JSON that a server sent as events, and what is wrong with the last; none of another text.
 
     An event ends at an empty line; programs that keep each ``data:`` line leave those out.
+
+    Raises:
+        UnreadableInput: an event before the last one is broken.
     """
-    found: list[Any] = []
-    pending: list[str] = []
-    cut = ""
-    for line in (*_LINE_END.split(text), ""):
+    blocks: list[list[tuple[int, str]]] = [[]]
+    for number, line in enumerate(_LINE_END.split(text), start=1):
         if line and not _EVENT_LINE.match(line):
             return [], ""
-        if line.startswith("data:"):
-            pending.append(line[5:].strip())
-        elif line or not pending:
-            continue
-        try:
-            found += [read_json("\n".join(pending))] if len(pending) == 1 or not line else []
-        except ValueError:
-            if line:  # the event may go on with the next line
-                continue
-            cut = "the last event is cut short and was left out" if pending[0].startswith("{") else ""
-        if not line or len(pending) == 1:
-            pending = []
-    return [one for one in found if isinstance(one, dict)], cut
+        said = line[5:].strip() if line.startswith("data:") else ""
+        if said and said != _DONE:
+            blocks[-1].append((number, said))
+        elif not line:
+            blocks.append([])
+    found: list[Any] = []
+    broken = 0
+    for number, event in (each for block in blocks if block for each in _events_in(block)):
+        if broken and event is not None:
+            raise UnreadableInput(f"broken JSON: line {broken}: an event that does not end")
+        found += [] if event is None else [event]
+        broken = broken or (number if event is None else 0)
+    return found, "the last event is cut short and was left out" if broken else ""
+
+
+def _events_in(block: Sequence[tuple[int, str]]) -> Iterator[tuple[int, Any]]:
+    """Yield the objects in numbered lines of data: one of all lines, or one a line; ``None`` of a broken one."""
+    try:
+        whole = read_json("\n".join(said for _, said in block))
+    except ValueError:
+        if len(block) > 1:
+            yield from (each for one in block for each in _events_in([one]))
+        elif block[0][1].startswith("{"):
+            yield block[0][0], None
+        return
+    if isinstance(whole, dict):
+        yield block[0][0], whole
 
 
 def _json_text(text: str) -> FileText:

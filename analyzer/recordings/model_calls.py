@@ -30,6 +30,8 @@ _ERRORS: Final = ("error", "exception", "error_str", "error_message", "errorMess
 _STATUSES: Final = ("status", "status_code", "statusCode")
 _FAILED: Final = frozenset({"failure", "failed", "error"})
 _MARKS: Final = frozenset({*_REQUESTS, *_RESPONSES, *_ERRORS, "status"})
+_HTTP: Final = frozenset({"url", "uri", "method"})
+"""Keys of a request as HAR and VCR keep it."""
 _NO_ITEMS: Final[_Object] = {"object": "response", "output": []}
 """A call of the Responses API that answered nothing."""
 _DEEPEST: Final = 4
@@ -58,7 +60,19 @@ def _whole_calls(records: Records) -> Records:
     found = [_document(one) if isinstance(one, dict) else None for one in records]
     if not any(found):
         return records
-    return [call or _unasked_failure(one) or one for call, one in zip(found, records, strict=True)]
+    pairs = zip(found, records, strict=True)
+    return [call or _unasked_failure(one) or one for call, one in pairs if not _is_other_request(one, call)]
+
+
+def _is_other_request(one: Any, call: _Object | None) -> bool:
+    """Tell whether an HTTP request asked no model: a browser's HAR has pages, lists of models, embeddings."""
+    if _HTTP.isdisjoint(object_at(one, "request")):
+        return False
+    return call is None or _body(one.get("response"), _is_list) is not None
+
+
+def _is_list(body: _Object) -> bool:
+    return body.get("object") == "list" and isinstance(body.get("data"), list)
 
 
 def _document(one: _Object) -> _Object | None:
@@ -121,7 +135,14 @@ def _read(text: str) -> Any:
     try:
         return read_json(text)
     except ValueError:
-        return split_events(text)[0] or _lines(text)
+        return _events(text) or _lines(text)
+
+
+def _events(text: str) -> list[Any]:
+    try:
+        return split_events(text)[0]
+    except UnreadableInput:  # the other calls of the log can be read
+        return []
 
 
 def _lines(text: str) -> list[Any]:

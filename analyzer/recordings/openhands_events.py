@@ -74,7 +74,8 @@ def _runs(events: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
 
 def _read_run(events: list[Mapping[str, Any]]) -> Spans:
     of_sdk = "kind" in events[0]
-    events = in_order(events, "timestamp" if of_sdk else "id")
+    is_numbered = all(json_text(one.get("id")).isdecimal() for one in events)
+    events = in_order(events, "id" if is_numbered else "timestamp")
     messages = [found for one in events for found in _of_event(one)] if of_sdk else list(_of_actions(events))
     return dialogue_spans(joined_answers(messages), name=_NAME, error=_error(events))
 

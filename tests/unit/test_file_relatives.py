@@ -156,6 +156,13 @@ def test_runs_of_openhands_that_were_joined_are_told_by_their_numbers() -> None:
     assert steps(json.dumps(overlapping)) == [one]
 
 
+def test_events_of_openhands_whose_ids_are_no_numbers_are_read_in_the_order_of_their_times() -> None:
+    found = records("openhands.json")
+    timed = [{**one, "timestamp": f"2026-01-01T00:00:{place:02}"} for place, one in enumerate(found)]
+    named = [{**one, "id": f"event-{one['id']}"} for one in timed]
+    assert steps(json.dumps(named[::-1])) == steps(json.dumps(named))
+
+
 def test_resource_spans_may_stand_alone_in_a_list() -> None:
     groups = [group for one in records("otlp.jsonl") for group in one["resourceSpans"]]
     expected = steps("\n".join(map(json.dumps, records("otlp.jsonl"))))

@@ -237,6 +237,25 @@ def test_recordings_of_http_hold_bodies_as_texts(api: str) -> None:
         assert told(found.trajectory) == expected
 
 
+@each_api
+@pytest.mark.parametrize("place", [0, 1])
+def test_what_a_browser_asked_of_others_is_no_call_of_a_model(api: str, place: int) -> None:
+    def entry(request: Entry, status: int, response: str) -> Entry:
+        asked = {"method": "POST", "url": "https://api.test/", "postData": {"text": json.dumps(request)}}
+        return {"request": asked, "response": {"status": status, "content": {"text": response}}}
+
+    calls = log(api, (1, True), (3, True))
+    entries = [entry(one["request"], 200, json.dumps(one["response"])) for one in calls]
+    vectors = json.dumps({"object": "list", "data": [{"embedding": [0.5]}]})
+    entries[place:place] = [
+        entry({}, 200, "body {}"),
+        entry({}, 404, "not found"),
+        entry({}, 200, json.dumps({"object": "list", "data": [{"id": "m"}]})),
+        entry({"model": "e", "input": TASK}, 200, vectors),
+    ]
+    assert told(run({"log": {"version": "1.2", "entries": entries}})) == told(run(*calls))
+
+
 # --- streams ---
 
 
@@ -355,6 +374,23 @@ def test_an_error_in_a_stream_is_the_calls(events: list[Entry]) -> None:
 def test_an_event_that_is_cut_short_is_left_out_with_a_warning() -> None:
     found = read_recording((sent(CHUNKS) + 'data: {"id": "c", "obj').encode())
     assert found.warnings == ("the last event is cut short and was left out",)
+
+
+def test_an_event_that_is_cut_short_before_others_is_refused_by_its_line() -> None:
+    lines = sent(CHUNKS).splitlines(keepends=True)
+    lines[4] = 'data: {"id": "c", "obj\n'
+    for text in ("".join(lines), "".join(filter(str.strip, lines))):
+        place = 1 + text.splitlines().index(lines[4].strip())
+        with pytest.raises(UnreadableInput, match=f"line {place}: an event that does not end"):
+            read_recording(text.encode())
+    (found,) = runs({"messages": [USER], "response": CHUNKS[1:3]}, {"messages": [USER], "response": text})
+    assert found.output == "I look."
+
+
+def test_lines_of_data_may_hold_several_streams_each_with_its_end() -> None:
+    streams = [sent([chunk({"content": text}, key=text)], "\n") for text in ("one", "two")]
+    found = read_runs("".join(f"{each}data: [DONE]\n" for each in streams).encode())
+    assert [one.trajectory.output for one in found] == ["one", "two"]
 
 
 def test_yaml_with_a_key_data_is_no_stream() -> None:

@@ -183,11 +183,26 @@ HEAD = '{"runs": 12, "agents": ["clerk"], "familiar": []}'
         f'{HEAD}\n{{"kind": "stands", "values": "task", "support": 9, "lone": 0}}',
         f'{HEAD}\n{{"kind": "times", "low": 1{"0" * 400}, "support": 9, "lone": 0}}',
         f'{HEAD}\n{{"kind": "times", "support": "many", "lone": 0}}',
+        f'{HEAD}\n{{"kind": "times", "tool": "find", "high": -5, "support": 9, "lone": 0}}',
     ],
 )  # fmt: skip
 def test_a_damaged_file_is_refused_by_its_line(text: str) -> None:
     with pytest.raises(NotPinned, match=r"expected (a line|lines) as `blamespan pin` writes"):
         read_rules(text)
+
+
+def test_a_file_may_be_saved_by_other_editors_and_its_damage_is_named_by_its_own_line() -> None:
+    rules = rules_of(facts_of(refunding, 60))
+    text = rules_text(rules, keep)
+    assert read_rules("\ufeff" + text.replace("\n", "\r\n\r\n")) == read_rules(text)
+    with pytest.raises(NotPinned, match="line 5: "):
+        read_rules(f"{HEAD}\n\n\n\n7")
+
+
+def test_an_agent_that_is_called_by_a_secret_is_not_written() -> None:
+    rules = rules_of(facts_of(refunding, 60))
+    named = replace(rules, agents=frozenset({"clerk", f"agent {SECRET}"}))
+    assert "verysecret" not in rules_text(named, Redactor().redact)
 
 
 def test_odd_numbers_in_a_file_break_nothing_else() -> None:
