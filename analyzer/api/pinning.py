@@ -146,7 +146,7 @@ def read_rules(text: str) -> Rules:
                 head = _typed(row, runs=int, agents=list, familiar=list)
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise NotPinned(
-                f"line {number}: expected a line as `blamespan pin` writes it: {error!r}"
+                f"line {number}: expected a line as `blamespan pin` writes it: {error!r:.200}"
             ) from error
     if not head:
         raise NotPinned("expected lines as `blamespan pin` writes them, found none")
@@ -174,6 +174,7 @@ def _held(row: Any, familiar: Sequence[str]) -> Held:
         later=later,
         familiar=frozenset(familiar),
     )
+    rule(invariant)  # what cannot be put into words could not be told of a run either
     return Held(invariant=invariant, support=max(0, int(row["support"])), lone=max(0, int(row["lone"])))
 
 

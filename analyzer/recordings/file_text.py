@@ -124,7 +124,7 @@ def split_events(text: str) -> tuple[list[Any], str]:
 
 
 def _events_in(block: Sequence[tuple[int, str]]) -> Iterator[tuple[int, Any]]:
-    """Yield the objects in numbered lines of data: one of all lines, or one a line; ``None`` of a broken one."""
+    """Yield the objects in numbered lines of data: one in all, or one in each; ``None`` for a broken one."""
     try:
         whole = read_json("\n".join(said for _, said in block))
     except ValueError:

@@ -184,11 +184,14 @@ HEAD = '{"runs": 12, "agents": ["clerk"], "familiar": []}'
         f'{HEAD}\n{{"kind": "times", "low": 1{"0" * 400}, "support": 9, "lone": 0}}',
         f'{HEAD}\n{{"kind": "times", "support": "many", "lone": 0}}',
         f'{HEAD}\n{{"kind": "times", "tool": "find", "high": -5, "support": 9, "lone": 0}}',
+        f'{HEAD}\n{{"kind": "happens", "tool": "find", "where": "seat", "support": 9, "lone": 0}}',
+        f'{HEAD}\n{{"kind": "{"k" * 9_999}", "support": 9, "lone": 0}}',
     ],
 )  # fmt: skip
 def test_a_damaged_file_is_refused_by_its_line(text: str) -> None:
-    with pytest.raises(NotPinned, match=r"expected (a line|lines) as `blamespan pin` writes"):
+    with pytest.raises(NotPinned, match=r"expected (a line|lines) as `blamespan pin` writes") as refused:
         read_rules(text)
+    assert len(str(refused.value)) < 300
 
 
 def test_a_file_may_be_saved_by_other_editors_and_its_damage_is_named_by_its_own_line() -> None:

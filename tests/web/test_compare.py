@@ -6,6 +6,7 @@ import asyncio
 import threading
 from contextlib import closing
 from difflib import SequenceMatcher
+from urllib.parse import quote
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
@@ -151,6 +152,15 @@ async def test_a_run_without_a_near_one_is_shown_with_the_newest_others_to_choos
     assert '<a href="/compare?a=failed&amp;b=other-11">&lt;b&gt;Refund&lt;/b&gt; 11</a>' in page
     assert page.count('<li><a href="/compare?') == 10
     assert "No such run: nowhere".lower() in (await text_of(client, "/compare?a=nowhere", 404)).lower()
+
+
+async def test_a_run_with_a_long_id_is_found_by_the_link_of_its_page(stage: Stage, client: Client) -> None:
+    totals, long = RunTotals(workflow="seats", steps=3), "conversation/" * 40
+    await stage.add(replace(FAILED, run_id=long), "ferries", blame(FAILED, 1), totals)
+    await stage.add(PASSED, "ferries", None, totals)
+    page = await text_of(client, f"/compare?a={quote(long, safe='')}")
+    assert 'href="/runs/passed"' in page
+    assert f'value="{long}"' in page
 
 
 async def test_another_tenants_run_is_never_the_nearest_and_its_id_does_not_hide_ours(

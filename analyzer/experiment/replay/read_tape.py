@@ -366,6 +366,9 @@ def obstacle_of_run(spans: Sequence[Span]) -> NotReplayable | None:
     )
 
 
+_NOT_OF_ALL: Final = "not for pin and backtest; "
+
+
 def undeclared_tool(tape: Tape, rules: ToolRules) -> NotReplayable | None:
     """Return all tools that would really run in a trial and are not declared read-only, as one obstacle.
 
@@ -387,9 +390,9 @@ def undeclared_tool(tape: Tape, rules: ToolRules) -> NotReplayable | None:
         mend=(
             f"{allowed}  # {which}",
             f'@tool("{name}")  # semconv.instrument, on its function: its results come off the tape',
-            f"--mcp-tool {name}=VARIABLE  # the workflow finds its MCP server's address in this variable",
-            f'--mcp-command {name}="COMMAND"  # this command starts its MCP server over stdio',
-            f"--http-tool {name}=VARIABLE  # the same for plain HTTP",
+            f"--mcp-tool {name}=VARIABLE  # {_NOT_OF_ALL}the variable has its MCP server's address",
+            f'--mcp-command {name}="COMMAND"  # {_NOT_OF_ALL}this command starts its MCP server over stdio',
+            f"--http-tool {name}=VARIABLE  # {_NOT_OF_ALL}the same for plain HTTP",
         ),
         span_id=SpanId(found[0].span_id),
     )

@@ -40,7 +40,6 @@ from analyzer.web.run_api import run_document
 from collector_processor.core.records import StoredVerdict
 from collector_processor.store.small_tables import TrialArm
 
-_LONGEST_ID: Final = 200
 _MOST_CHOICES: Final = 10
 """Runs offered for a run that no other is near to."""
 _ALONE: Final = (
@@ -119,7 +118,7 @@ async def _document(context: PageContext, request: web.Request) -> web.Response:
 
 
 def _named(request: web.Request) -> tuple[str, str]:
-    left, right = (request.query.get(name, "").strip()[:_LONGEST_ID] for name in ("a", "b"))
+    left, right = (request.query.get(name, "").strip() for name in ("a", "b"))
     return left, right
 
 
