@@ -69,29 +69,9 @@ def unwrapped(records: Records, *keys: str) -> Records:
 
 _WRAPPERS: Final = (
     *("data", "result", "results", "items", "records", "rows", "row", "value", "values", "documents", "docs"),
-    *(
-        "trace",
-        "traces",
-        "spans",
-        "run",
-        "runs",
-        "session",
-        "sessions",
-        "events",
-        "messages",
-        "conversations",
-    ),
-    *(
-        "thread",
-        "threads",
-        "chat",
-        "chats",
-        "conversation",
-        "state",
-        "channel_values",
-        "samples",
-        "simulations",
-    ),
+    *("trace", "traces", "spans", "run", "runs", "session", "sessions", "events", "messages"),
+    *("conversation", "conversations", "thread", "threads", "chat", "chats"),
+    *("state", "channel_values", "samples", "simulations"),
     *("traj", "trajectory", "trajectories"),
     *("response", "payload", "body", "export", "hits", "_source", "log", "entries", "interactions"),
 )
