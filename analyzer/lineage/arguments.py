@@ -31,7 +31,7 @@ from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
 from semconv.record import record
 
-_IN_PATH: Final = re.compile(r"(?<![^\W_])(?=[\w-]*\d)[A-Za-z][A-Za-z0-9]*-?\d[\w-]*(?![^\W_])")
+_IN_PATH: Final = re.compile(r"(?<![^\W_])[A-Za-z][A-Za-z0-9]*-?\d[\w-]*(?![^\W_])")
 _TWO_PARTS: Final = re.compile(r"(?<![\w.,/-])\d{2,4}-\d{3,8}(?![\w.,/-]\d|\w|-)")
 """Numbers in two parts, such as ``2026-0481``."""
 _APART: Final = re.compile(r"[\W_]+|(?<=[^\W\d])(?=\d)")

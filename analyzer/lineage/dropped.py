@@ -97,9 +97,9 @@ def _lists(text: str) -> Iterator[Sequence[_Entry]]:
 
 def _parts(sentence: str) -> list[str]:
     """Return the parts of a sentence between commas, without the words that lead to the first."""
-    inside = [found.span() for found in _BRACKETS.finditer(sentence)]
-    marks = [one for one in _COMMA.finditer(sentence) if not any(a < one.start() < b for a, b in inside)]
-    if len(marks) < _LEAST - 2:
+    outside = _BRACKETS.sub(lambda found: "_" * len(found[0]), sentence)
+    marks = [*_COMMA.finditer(outside)]
+    if not _LEAST - 2 <= len(marks) < _MOST:
         return []
     starts, ends = [0, *(one.end() for one in marks)], [*(one.start() for one in marks), len(sentence)]
     parts = [sentence[start:end] for start, end in zip(starts, ends, strict=True)]

@@ -122,6 +122,8 @@ def _is_led(known: Known, given: str, used: str) -> bool:
     if any({given, used} <= _names(text) for text in words) or _shares_id(known, given, used):
         return True
     for place, text in known.results():
+        if used not in text.casefold():
+            continue
         records = map(_names, record_texts(text))
         if any({given, used} <= names and _alike(names, used) < _MANY for names in records):
             return True
@@ -136,7 +138,8 @@ def _shares_id(known: Known, given: str, used: str) -> bool:
     """Tell whether a record of the one name and a record of the other have an id in common."""
     ids: dict[str, set[str]] = {given: set(), used: set()}
     for _, text in known.results():
-        for words in record_texts(text):
+        small = text.casefold()
+        for words in record_texts(text) if given in small or used in small else ():
             names = _names(words)
             for name in names & ids.keys():
                 ids[name] |= set(_ID.findall(words.casefold())) - names
