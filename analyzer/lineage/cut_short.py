@@ -88,7 +88,7 @@ def _is_asked_for(known: Known, position: int) -> bool:
 
 
 def _is_gap(known: Known, left: Sequence[Entry], position: int) -> bool:
-    """Tell whether nothing may be the reason for those left out: no other text that has the name of one.
+    """Tell whether nothing may be the reason for those left out: no other text or call has the name of one.
 
     A task that names a day of the week may mean some of the dates in a column.
     """
@@ -97,12 +97,13 @@ def _is_gap(known: Known, left: Sequence[Entry], position: int) -> bool:
         return False
     names = frozenset(name for entry in left for name in entry.names)
     results = (text for place, text in known.results() if place != position)
-    said = (
-        known.reading.outputs[place]
+    others = (
+        step.input[:HEAD] if step.kind is StepKind.TOOL else known.reading.outputs[place]
         for place, step in enumerate(known.reading.steps)
-        if step.kind is not StepKind.TOOL
+        if place != position
     )
-    return not any(name in text.casefold() for text in (*results, *said) for name in names)
+    texts = map(str.casefold, (*results, *others))
+    return not any(name in text for text in texts for name in names)
 
 
 def _are_among(told: Sequence[Entry], left: Sequence[Entry]) -> bool:

@@ -2,20 +2,21 @@
 
 The agent that made the list has chosen its entries, so whoever passes it on needs a reason to leave some out.
 There is none if the answer counts its own entries, or all were asked for and more than names is said of them,
-if nothing is said of those left out, and if no figure beside them tells them from the others. Of bare names
-only people know which of them a word of the task means.
+if nothing is said of those left out, and if no word, figure, day or time beside them tells them from the
+others. Of bare names only people know which of them a word of the task means.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, TypeAlias
 
 from analyzer.inquiry.present import beginning
 from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.dates import clocks_in, dates_in
 from analyzer.lineage.figures import figures, prose_of
 from analyzer.lineage.known import Known, beginnings_in, counts_in, words_in
 from analyzer.signals.run_view import HEAD, QUOTE, own_words
@@ -41,6 +42,8 @@ _WORD: Final = re.compile(r"[^\W_]+(?:[-.'’/][^\W_]+)*")  # noqa: RUF001 - an 
 _LEAST_LETTERS: Final = 3
 _SENTENCE: Final = re.compile(r"(?<=[.!?。])\s|\n")
 _BEGINNING: Final = 5
+_Read: TypeAlias = "Callable[[str], Sequence[float]]"
+"""Reads the values of a kind in what is said of an entry, in order."""
 
 
 @record
@@ -52,11 +55,6 @@ class _Entry:
     shown: str
     said: str
     """What is said of it after its name."""
-
-    @property
-    def values(self) -> tuple[float, ...]:
-        """The figures beside its name, in order."""
-        return tuple(one.value for one in figures(self.said))
 
 
 def dropped_entries(known: Known) -> Iterator[Clue]:
@@ -168,23 +166,53 @@ def _speaks_of_some(words: frozenset[str], told: Sequence[_Entry], left: Sequenc
 
 
 def _are_apart(told: Sequence[_Entry], left: Sequence[_Entry]) -> bool:
-    """Tell whether what is said of the entries tells those left out from the others.
+    """Tell whether what is said of the entries tells those left out from the others."""
+    pairs = ((told, left), (left, told))
+    if _are_marked_apart(told, left) or any(_share_words(*pair) for pair in pairs):
+        return True
+    return any(_are_beyond(told, left, read) for read in _READS)
 
-    That is a word of all of the one and none of the other, or a figure that is the least or the greatest.
-    """
-    for some, rest in ((told, left), (left, told)):
-        shared = frozenset.intersection(*(words_in(one.said) for one in some))
-        if any(word.isalpha() and not any(word in words_in(one.said) for one in rest) for word in shared):
-            return True
-    ours, theirs = ([one.values for one in each] for each in (told, left))
+
+def _share_words(some: Sequence[_Entry], rest: Sequence[_Entry]) -> bool:
+    """Tell whether the words that are said of all of some entries are never all said of another."""
+    shared = frozenset.intersection(*(words_in(one.said) for one in some))
+    words = frozenset(word for word in shared if word.isalpha())
+    return bool(words) and not any(words <= words_in(one.said) for one in rest)
+
+
+def _are_marked_apart(told: Sequence[_Entry], left: Sequence[_Entry]) -> bool:
+    """Tell whether a word beside each name is its mark, and those named have other marks: grades A to D."""
+    ours, theirs = ([one.said.strip("()") for one in each] for each in (told, left))
+    marks = {*ours, *theirs}
+    is_mark = len(marks) < len(told) + len(left) and all(map(str.isalpha, marks))
+    return is_mark and set(ours).isdisjoint(theirs)
+
+
+def _are_beyond(told: Sequence[_Entry], left: Sequence[_Entry], read: _Read) -> bool:
+    """Tell whether those left out lie beyond the values of those named, or differ in how many they have."""
+    ours, theirs = ([read(one.said) for one in each] for each in (told, left))
     counts, others = ([len(one) for one in each] for each in (ours, theirs))
     if max(others) < min(counts) or min(others) > max(counts):
         return True
-    columns = (
-        ([one[place] for one in ours], [one[place] for one in theirs])
-        for place in range(min(*counts, *others))
-    )
-    return any(max(out) < min(kept) or min(out) > max(kept) for kept, out in columns)
+    columns = zip(zip(*ours, strict=False), zip(*theirs, strict=False), strict=False)
+    return any(not any(min(kept) <= one <= max(kept) for one in out) for kept, out in columns)
+
+
+def _figures(said: str) -> Sequence[float]:
+    return [one.value for one in figures(said)]
+
+
+def _days(said: str) -> Sequence[float]:
+    return [
+        365.0 * year + 31 * month + day for year, month, day in (one.readings[0] for one in dates_in(said))
+    ]
+
+
+def _clocks(said: str) -> Sequence[float]:
+    return [one.minutes for one in clocks_in(said)]
+
+
+_READS: Final[tuple[_Read, ...]] = (_figures, _days, _clocks)
 
 
 def _clue(known: Known, source: int, told: Sequence[_Entry], left: Sequence[_Entry]) -> Iterator[Clue]:

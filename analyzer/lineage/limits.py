@@ -2,7 +2,8 @@
 
 "Before noon", and the chosen flight leaves at 15:10, while others of the same result leave in the morning. A
 limit that nothing keeps is left to the answer's words, and a list of which several entries are named is a
-comparison, unless the answer counts them: "three calls close before the year ends".
+comparison, unless the answer counts them: "three calls close before the year ends". An answer that counts and
+names all entries of the list compares them too, unless it names them in a row.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
+from itertools import pairwise
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
@@ -24,6 +26,9 @@ from semconv.record import record
 
 _GAP: Final = 14
 """Characters between a word of a limit and its value: an article, a currency sign."""
+_BRACKETS: Final = re.compile(r"\([^()]{0,120}\)")
+_IN_ROW: Final = re.compile(r"[^\w.;:!?\n]{0,8}(?:[^\W\d]{1,12}[^\w.;:!?\n]{1,8})?")
+"""What stands between two names of a row: marks, and at most a word such as "and"."""
 _MOST: Final = 0.8
 _NOON: Final = 12 * 60
 _MONEY: Final = CURRENCY_CODES | {"kr", "kč", "ft", "lei", "руб", "грн", "лв"}  # noqa: RUF001 - Russian
@@ -56,10 +61,19 @@ def broken_limits(known: Known) -> Iterator[Clue]:
     for _step, text in known.results():
         for listed in lists_in(text):
             named = [entry for entry in listed.entries if entry.is_named_in(words, small)]
-            is_count = len(named) in counts_in(answer)
+            is_choice = len(named) < len(listed.entries) or _are_one_list(named, small)
+            is_count = is_choice and len(named) in counts_in(answer)
             meant = [limit for limit in limits if len(named) == 1 or (is_count and limit.read is _day)]
             chosen = ((limit, _breaking(listed, limit, named, small)) for limit in meant)
             yield from (_clue(known, limit, *found) for limit, found in chosen if found is not None)
+
+
+def _are_one_list(named: Sequence[Entry], answer: str) -> bool:
+    """Tell whether an answer names entries in a row; one that names all of them elsewhere compares them."""
+    names = (next((name for name in one.names if name in answer), "") for one in named)
+    places = sorted((answer.find(name), answer.find(name) + len(name)) for name in names)
+    between = (_BRACKETS.sub("", answer[one[1] : other[0]]) for one, other in pairwise(places))
+    return all(_IN_ROW.fullmatch(text) for text in between)
 
 
 def _times(task: str, languages: tuple[str, ...]) -> Iterator[_Limit]:

@@ -5,7 +5,8 @@ the task names, the answer reports on that one alone, and nothing leads from it 
 result, and no message, has both. A result that lists them shows only that both exist.
 
 A task that rules a name out ("all but P-552", "do not touch db-2") is broken by a deed on it that was done on
-others as well: what was to be done with them was not to be done with it.
+others as well: what was to be done with them was not to be done with it. "Not before it is drained" only puts
+it off, and "do not forget web-13" and "not only web-11" ask for it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ from semconv.model import Evidence, StepKind
 _NAME: Final = re.compile(r"(?<![\w.@/-])[^\W\d_](?=[\w./-]{0,60}\d)[^\W_]{0,40}(?:[-./_][^\W_]{1,40}){0,6}")
 _ID: Final = re.compile(r"(?<![\w-])(?=[\w-]*\d)(?=[\w-]*[a-z])[\w-]{6,60}(?![\w-])")
 _DIGITS: Final = re.compile(r"\d+")
+_NUMBER: Final = re.compile(r"(\d{1,18})")
+_MAKES: Final = frozenset({"create", "issue", "add", "register", "generate"})
+"""Deeds that may give a new thing the next number."""
 _LEAST_LETTERS: Final = 2
 """Letters before the first digit of a name: ``q3`` and ``v2`` have siblings everywhere."""
 _MOST_DEEDS: Final = 60
@@ -40,6 +44,25 @@ _MANY: Final = 3
 _CLAUSE: Final = re.compile(r"[.;:!?\n](?=\s|$)")
 _NEAR: Final = 4
 """Words between a word that denies and the name."""
+_FORGET: Final = re.compile(
+    r"forget|miss\b|skip\b|overlook|neglect|verg[ie]ss|verge(?:et|ten)|übersehen|oubli|olvid|esque[cç]|dimentic|zapom"
+    r"|glem|glöm|unoh|uita\b|felejt|ξεχ|забу|unut|lupa|quên|忘|잊|भूल|تنس|שכח",
+    re.IGNORECASE,
+)
+"""To forget, in words of which a denial asks for a thing."""
+_ONLY: Final = re.compile(
+    r"\b(?:only|just|merely|nur|bloß|seulement|uniquement|s[oó]l[oa]|solamente|só|somente|apenas|soltanto|alleen"
+    r"|tylko|jen|pouze|samo|kun|bara|endast|vain|doar|csak|μόνο|только|лише|тільки|sadece|hanya|chỉ)\b",
+    re.IGNORECASE,
+)
+"""Not only a thing is asked for, but it is."""
+_WHILE: Final = re.compile(
+    r"[\s,]{1,3}(?:before|until|till|unless|while|without|bevor|bis|solange|ohne|avant|tant|sans|antes|hasta|mientras"
+    r"|sin|até|sem|prima|finché|senza|voordat|tot|zolang|przed|zanim|dopóki|bez|než|dokud|prije|dok|før|innan|förrän"
+    r"|ennen|înainte|până|mielőtt|amíg|πριν|до|пока|перед|поки|sebelum|trước|cho)\b",
+    re.IGNORECASE,
+)
+"""Words of a condition: what is not to be done before it may be done after it."""
 
 
 def deeds_on_siblings(known: Known) -> Iterator[Clue]:
@@ -54,6 +77,7 @@ def deeds_on_siblings(known: Known) -> Iterator[Clue]:
         for position, names in deeds.items()
         for used in sorted(names - asked - said)
         if (given := wanted.get(_shape(used))) is not None and given not in touched
+        if not (deed_of(call_name(known.reading.steps[position])) in _MAKES and _follows(used, given))
     )
     for position, used, given in islice(found, _MOST_PAIRS):
         if not _is_led(known, given, used):
@@ -85,10 +109,17 @@ def _barred(task: str, languages: tuple[str, ...]) -> Mapping[str, str]:
         no = [*phrases("no", languages).finditer(clause), *EXCEPT.finditer(clause)] if names else []
         for name in names:
             before = [one for one in no if one.start() < name.start()]
-            if before and len(clause[before[-1].end() : name.start()].split()) <= _NEAR:
+            if before and _rules_out(clause, before[-1], name):
                 found[name[0].casefold()] = clause[before[-1].start() : name.end()].strip()
     small = task.casefold()
     return {name: words for name, words in found.items() if small.count(name) == 1}
+
+
+def _rules_out(clause: str, no: re.Match[str], name: re.Match[str]) -> bool:
+    """Tell whether a word that denies rules a name out: ``do not forget`` and ``not only`` ask for it."""
+    between, after = clause[no.end() : name.start()], clause[name.end() :]
+    wants = _FORGET.search(clause, 0, name.start()) or _ONLY.search(between)
+    return len(between.split()) <= _NEAR and not wants and not _WHILE.match(after)
 
 
 def _names(text: str) -> frozenset[str]:
@@ -101,6 +132,13 @@ def _names(text: str) -> frozenset[str]:
 
 def _shape(name: str) -> str:
     return _DIGITS.sub("0", name)
+
+
+def _follows(used: str, given: str) -> bool:
+    """Tell whether a name has the next number: FV-2026-032 after FV-2026-031."""
+    *before, number = _NUMBER.split(used)[:-1]
+    *stem, last = _NUMBER.split(given)[:-1]
+    return before == stem and int(number) == int(last) + 1
 
 
 def _deeds(known: Known) -> Mapping[int, frozenset[str]]:
@@ -117,10 +155,15 @@ def _deeds(known: Known) -> Mapping[int, frozenset[str]]:
 
 def _is_led(known: Known, given: str, used: str) -> bool:
     """Tell whether something in the run leads from the name that was given to the one that was used."""
-    steps = known.reading.steps
-    words = (own_words(step) for step in steps if step.kind is not StepKind.TOOL)
-    if any({given, used} <= _names(text) for text in words) or _shares_id(known, given, used):
+    words = (own_words(step) for step in known.reading.steps if step.kind is not StepKind.TOOL)
+    if any({given, used} <= _names(text) for text in (known.instructions, *words)):
         return True
+    return _shares_id(known, given, used) or _is_returned_for(known, given, used)
+
+
+def _is_returned_for(known: Known, given: str, used: str) -> bool:
+    """Tell whether a record has both names, or a call for the one returned the other and no sibling of it."""
+    steps = known.reading.steps
     for place, text in known.results():
         if used not in text.casefold():
             continue

@@ -6,6 +6,7 @@ nothing gives is invented if its sentence names what only the failed look-ups as
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -29,6 +30,8 @@ _MOST_FIGURES: Final = 8
 """Figures for each of which the calls before it are read."""
 _LEAST_COUNT: Final = 100
 """A smaller count may have been read as a word, or added up."""
+_LEAST_PARTS: Final = 2
+"""Parts beside a total from which what is left of it is a figure that nothing else gives."""
 _TERM: Final = re.compile(r"[^\W_]+(?:[-.][^\W_]+)*")
 """A word, an id or a host."""
 _LEAST: Final = 4
@@ -47,9 +50,15 @@ def figures_for_failed(known: Known) -> Iterator[Clue]:
         asked = _asked_in_vain(known, position)
         place = next((asked[term] for term in _terms(_sentence(answer, figure)) if term in asked), None)
         is_count = figure.value.is_integer() and figure.value < _LEAST_COUNT
-        if place is not None and not figure.is_label and not is_count:
+        if place is not None and not figure.is_label and not is_count and not _is_rest(known, figure):
             yield _clue(known, figure, position, place)
             return
+
+
+def _is_rest(known: Known, figure: Figure) -> bool:
+    """Tell whether a figure is what the parts in a result leave of its total, the greatest figure."""
+    values = ([one.value for one in found] for _, found in known.figures())
+    return any(figure.is_about(2 * max(one) - math.fsum(one)) for one in values if len(one) > _LEAST_PARTS)
 
 
 def _calls(known: Known) -> Iterator[int]:

@@ -206,3 +206,16 @@ def test_tests_that_were_all_skipped_have_not_passed(answer: str, report: str, i
     steps = (step("coder", ""), before, last, step("coder", answer))
     found = failed_tests(Known(read(run(*steps, task="Run unit and integration tests.", output=answer))))
     assert bool([*found]) is is_clue
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Listo: el módulo está implementado. Las pruebas se omiten sin GPU.",
+        "C'est fait : le module est implémenté. Les tests sont ignorés sans GPU.",
+        "Gotowe, moduł jest wdrożony. Testy są pomijane bez GPU.",
+        "已完成：模块已实现。没有 GPU，测试被跳过。",  # noqa: RUF001 - Chinese
+    ],
+)
+def test_an_answer_may_say_in_its_language_that_tests_were_skipped(answer: str) -> None:
+    assert not clues(answer, SKIPPED)

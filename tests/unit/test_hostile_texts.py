@@ -9,7 +9,10 @@ from itertools import islice, product
 
 import pytest
 
+from analyzer.lineage.after_nothing import is_empty
+from analyzer.lineage.arguments import contradicting_arguments
 from analyzer.lineage.clue import Clue
+from analyzer.lineage.dropped import dropped_entries
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known
 from analyzer.lineage.readers import MOST_CLUES, READERS
@@ -41,6 +44,18 @@ def _answered(answer: str, result: str = "Rack B draws 3 kW.") -> object:
     return list(clues(read(found)))
 
 
+def _passed_on(listed: str) -> object:
+    answer = "All are Host1x."
+    found = run(step("finder", listed), step("writer", answer), task="List every host.", output=answer)
+    return list(dropped_entries(Known(read(found))))
+
+
+def _called(path: str) -> object:
+    call = tool("clerk", "ok", "delete_file", input=json.dumps({"path": path}))
+    found = run(call, step("clerk", "Done."), task="Delete case-1234.", output="Done.")
+    return list(contradicting_arguments(Known(read(found))))
+
+
 @pytest.fixture(scope="module", autouse=True)
 def read_tables() -> None:
     """Read the tables of wordings before anything is timed."""
@@ -66,6 +81,9 @@ def _ids(first: str) -> str:
         pytest.param(lambda: _answered("A" * 200), id="capitals"),
         pytest.param(lambda: _answered("A-" * (_LENGTH // 2)), id="joined capitals"),
         pytest.param(lambda: _answered(_ids("y"), _ids("z")), id="ids"),
+        pytest.param(lambda: is_empty("a" + "\tb" * 30 + "\n1", "{}"), id="wide headings"),
+        pytest.param(lambda: _passed_on("Hosts: " + ", ".join(["(a1)"] * (_LENGTH // 6))), id="brackets"),
+        pytest.param(lambda: _called("file/" + "1-" * (_LENGTH // 2)), id="path of digits"),
     ],
 )
 def test_a_text_made_to_be_slow_is_read_in_time(look: Callable[[], object]) -> None:

@@ -68,6 +68,31 @@ def test_an_agent_loses_entries_of_a_colleagues_list(task: str, listed: str, ans
             (),
         ),
         (
+            "Venues: Alba (river, parking), Brio (parking), Corte (river), Duna (river, parking).",
+            "Two are by the river and have parking: Alba and Duna.",
+            (),
+        ),
+        (
+            "Verträge: Berger (31.03.2026), Adler (30.09.2026), Conrad (30.04.2026), Ebert (31.12.2026).",
+            "Zwei enden vor dem Juli: Berger und Conrad.",
+            (),
+        ),
+        (
+            "Salas: Norte (9:30), Sur (14:00), Este (11:15), Oeste (10:45), Central (16:00).",
+            "Tres quedan libres antes de las 12: Norte, Este y Oeste.",
+            (),
+        ),
+        (
+            "Impianti: Albano (22 kW), Borgo (12 kW), Cassia (38 kW), Dolo (55 kW), Ello (31 kW).",
+            "Tre sono tra 20 e 40 kW: Albano, Cassia ed Ello.",
+            (),
+        ),
+        (
+            "Grades: Mara (A), Nils (C), Olga (B), Pavel (D), Quinn (B), Rosa (A).",
+            "Four have a B or better: Mara, Olga, Quinn and Rosa.",
+            (),
+        ),
+        (
             "The policy is active, covers water, excludes floods, has no deductible.",
             "All three hold: it is active, covers water and excludes floods.",
             (),
@@ -78,7 +103,10 @@ def test_an_agent_loses_entries_of_a_colleagues_list(task: str, listed: str, ans
             (),
         ),
     ],
-    ids=["told why", "counts all", "a word tells", "a figure tells", "no things", "figures"],
+    ids=[
+        *("told why", "counts all", "a word tells", "a figure tells", "two words tell", "days tell"),
+        *("times tell", "between two figures", "grades", "no things", "figures"),
+    ],
 )
 def test_entries_may_be_left_out_for_a_reason(listed: str, answer: str, between: tuple[Step, ...]) -> None:
     assert not passed_on(listed, answer, *between)
@@ -149,6 +177,45 @@ def test_a_result_may_hold_more_than_was_asked_for(task: str, arguments: str, an
     assert not found(task, *called("find", arguments, LEAVERS), step("porter", answer))
 
 
+ROOMS = json.dumps(
+    [
+        {"room": room, "seats": seats}
+        for room, seats in zip(("Alpha", "Beta", "Gamma", "Delta"), (10, 20, 30, 40), strict=True)
+    ]
+)
+
+
+def test_an_entry_that_was_looked_at_alone_may_be_left_out() -> None:
+    listed, answer = called("rooms", '{"floor": 2}', ROOMS), step("desk", "Free: Alpha, Gamma and Delta.")
+    looked = called("is_free", '{"room": "Beta"}', '{"free": false}')
+    task = "List every room on floor 2 that is free."
+    assert found(task, *listed, *looked, answer) is None
+    assert mistake(task, *listed, answer).reason.endswith("without beta")
+
+
+CLOSING = json.dumps(
+    [
+        {"call": call, "closes": day}
+        for call, day in zip(
+            ("Alder", "Birch", "Cedar", "Dogwood"),
+            ("2026-11-20", "2027-01-18", "2026-12-10", "2027-03-10"),
+            strict=True,
+        )
+    ]
+)
+
+
+def test_all_entries_are_named_to_compare_them_with_a_limit() -> None:
+    looked, task = called("calls", "{}", CLOSING), "Which calls close before 31 December 2026?"
+    compared = "Of the four calls, Alder and Cedar close in time; Birch and Dogwood are open longer."
+    assert found(task, *looked, step("desk", compared)) is None
+    for wrong in (
+        "Three close in time: Alder, Birch and Cedar.",
+        "All four do: Alder (2 %), Birch (3 %), Cedar and Dogwood.",
+    ):
+        assert mistake(task, *looked, step("desk", wrong)).reason.startswith("chose Birch")
+
+
 def on(host: str, command: str, result: str = "ok") -> tuple[Step, Step]:
     return called("ssh", json.dumps({"host": host, "cmd": command}), result)
 
@@ -213,6 +280,21 @@ def test_a_deed_on_a_sibling_may_be_meant(calls: list[tuple[Step, Step]], answer
     assert found("web-eu-12 is down. Restart nginx there.", *steps, step("porter", answer)) is None
 
 
+def test_instructions_may_lead_from_one_sibling_to_another() -> None:
+    rule = "The replica of db-main-1 is db-main-2."
+    calls = called("restart_db", '{"host": "db-main-2"}', "ok")
+    said = step("porter", "The replica of db-main-1 runs again.", instructions=rule)
+    assert found("Restart the replica of db-main-1.", *calls, said) is None
+
+
+def test_a_new_thing_may_have_the_next_number() -> None:
+    calls = called("create_correction", '{"number": "FV-2026-032"}', "issued")
+    said = step("porter", "Korekta do faktury FV-2026-031 jest wystawiona.")
+    assert found("Wystaw korektę do faktury FV-2026-031.", *calls, said) is None
+    other = called("create_correction", '{"invoice": "FV-2026-013"}', "issued")
+    assert found("Wystaw korektę do faktury FV-2026-031.", *other, said) is not None
+
+
 def count(place: str, cartons: int) -> tuple[Step, Step]:
     return called("wms", json.dumps({"loc": place}), json.dumps({"loc": place, "cartons": cartons}))
 
@@ -245,6 +327,12 @@ def test_a_figure_is_invented_for_what_a_look_up_failed_to_give(task: str, answe
 )
 def test_a_figure_beside_a_failed_look_up_may_be_right(calls: list[Step], answer: str) -> None:
     assert found("How many cartons are at A-01 and D-07?", *calls, step("porter", answer)) is None
+
+
+def test_what_other_parts_leave_of_a_total_is_not_invented() -> None:
+    totals = called("totals", "{}", '{"all": 1460, "A-01": 600, "B-03": 400}')
+    said = step("porter", "D-07 holds 460 cartons: the total without the others.")
+    assert found("How many cartons are at D-07?", unread("D-07"), *totals, said) is None
 
 
 def test_an_agent_that_calls_nothing_invents_what_another_one_did_not_find() -> None:
@@ -286,8 +374,16 @@ def test_a_deed_is_done_on_what_the_task_rules_out(task: str) -> None:
             [*closed("P-518"), *called("add_note", '{"permit": "P-552"}', "ok")],
         ),
         ("Do not wait for P-552 to expire, close P-518 and P-552.", closed("P-518", "P-552")),
+        ("Close the expired permits, and do not forget P-552.", closed("P-518", "P-552")),
+        ("Schließe die abgelaufenen Ausweise, vergiss nicht P-552.", closed("P-518", "P-552")),
+        ("Cierra los permisos vencidos y no te olvides de P-552.", closed("P-518", "P-552")),
+        ("Ferme non seulement P-552, mais aussi l'autre.", closed("P-518", "P-552")),
+        ("Close them all, but do not close P-552 before it has expired.", closed("P-518", "P-552")),
     ],
-    ids=["left alone", "another deed", "asked for as well"],
+    ids=[
+        *("left alone", "another deed", "asked for as well", "not to be forgotten", "the same in German"),
+        *("the same in Spanish", "not only", "not before"),
+    ],
 )
 def test_a_deed_beside_what_the_task_rules_out_is_right(task: str, steps: list[Step]) -> None:
     assert found(task, *steps, step("porter", "Done.")) is None
