@@ -43,7 +43,9 @@ _FAILURES: Final = re.compile(
 )
 """Failures as pytest, unittest, jest, vitest, mocha, go, cargo, JUnit, .NET, rspec, TAP and Gradle report
 them; also the report of a run that skipped all tests, since none of them passed."""
-_TEST_NAME: Final = re.compile(r"\w*[Tt]est\w*_\w+|[Tt]est[A-Z]\w+|\w+(?:::|\.)test_\w+")
+_TEST_NAME: Final = re.compile(
+    r"(?<!\w)(?:\w{0,120}[Tt]est\w{0,120}_\w+|\w{1,120}(?:::|\.)test_\w+)|[Tt]est[A-Z]\w+"
+)
 _FAILS: Final = re.compile(
     r"\bfail|\bbroke|\bred\b|\bskip|übersprungen|fehl|schl[uä]g|échou|échec|fall(?:a|o|ida|an)|falh|faal|niepowodz"
     r"|не\s?прош|пада|упал|失敗|失败|실패|ba\u015far\u0131s\u0131z|فشل|विफल",

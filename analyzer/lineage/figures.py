@@ -89,6 +89,8 @@ _CURRENCY: Final = re.compile(
 )
 _WORD: Final = re.compile(r"[^\W\d_]{2,}|\b[A-Z]\b")
 _JOINT: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|[_-]")
+_LONGEST: Final = 60
+"""Characters of a number; the powers of ten of a longer one may be beyond what a float holds."""
 _LONGEST_CURRENCY: Final = 6
 _LONGEST_NOUN: Final = 12
 _LEAST_NOUN: Final = 3
@@ -310,7 +312,7 @@ def _stem(word: str) -> str:
 def _figure(text: str, match: re.Match[str]) -> Figure | None:
     literal, scale = match[1], match[2] or match[3]
     end = match.end()
-    if end < len(text) and (text[end] == "_" or (text[end].isdigit())):
+    if len(literal) > _LONGEST or (end < len(text) and (text[end] == "_" or (text[end].isdigit()))):
         return None
     before, after = text[max(0, match.start() - _REACH) : match.start()], text[end : end + _REACH]
     value, step = _value(literal)

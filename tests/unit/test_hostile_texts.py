@@ -13,9 +13,11 @@ from analyzer.lineage.after_nothing import is_empty
 from analyzer.lineage.arguments import contradicting_arguments
 from analyzer.lineage.clue import Clue
 from analyzer.lineage.dropped import dropped_entries
+from analyzer.lineage.failed_tests import failed_tests
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known
 from analyzer.lineage.readers import MOST_CLUES, READERS
+from analyzer.lineage.slips import wrong_figures
 from analyzer.signals.loops import repeats_of
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import clues
@@ -48,6 +50,12 @@ def _passed_on(listed: str) -> object:
     answer = "All are Host1x."
     found = run(step("finder", listed), step("writer", answer), task="List every host.", output=answer)
     return list(dropped_entries(Known(read(found))))
+
+
+def _tested(name: str) -> object:
+    call = tool("coder", f"1 failed\n{name}", "bash", input='{"command": "pytest"}')
+    found = run(call, step("coder", "All tests pass."), task="Mend it.", output="All tests pass.")
+    return list(failed_tests(Known(read(found))))
 
 
 def _called(path: str) -> object:
@@ -83,6 +91,7 @@ def _ids(first: str) -> str:
         pytest.param(lambda: _answered(_ids("y"), _ids("z")), id="ids"),
         pytest.param(lambda: is_empty("a" + "\tb" * 30 + "\n1", "{}"), id="wide headings"),
         pytest.param(lambda: _passed_on("Hosts: " + ", ".join(["(a1)"] * (_LENGTH // 6))), id="brackets"),
+        pytest.param(lambda: _tested("a_" * (_LENGTH // 2 - 200)), id="name of a test"),
         pytest.param(lambda: _called("file/" + "1-" * (_LENGTH // 2)), id="path of digits"),
     ],
 )
@@ -90,6 +99,15 @@ def test_a_text_made_to_be_slow_is_read_in_time(look: Callable[[], object]) -> N
     begun = time.process_time()
     look()
     assert time.process_time() - begun < _MOST_S
+
+
+@pytest.mark.parametrize("number", ["1,234." + "0" * 400, "1'234." + "1" * 400, "1" + "'111" * 90 + ".5"])
+def test_a_number_beyond_what_a_float_holds_is_no_figure(number: str) -> None:
+    assert not figures(f"It is {number} kg.")
+    answer = f"12 of 48 ({number} %) weigh {number} kg."
+    found = run(tool("meter", "48 and 1,243 kg"), step("analyst", answer), task="How much?", output=answer)
+    _read_lineage(found)
+    assert not list(wrong_figures(read(found)))
 
 
 def _failing(number: int) -> Trajectory:
