@@ -50,12 +50,6 @@ _FORGET: Final = re.compile(
     re.IGNORECASE,
 )
 """To forget, in words of which a denial asks for a thing."""
-_ONLY: Final = re.compile(
-    r"\b(?:only|just|merely|nur|bloß|seulement|uniquement|s[oó]l[oa]|solamente|só|somente|apenas|soltanto|alleen"
-    r"|tylko|jen|pouze|samo|kun|bara|endast|vain|doar|csak|μόνο|только|лише|тільки|sadece|hanya|chỉ)\b",
-    re.IGNORECASE,
-)
-"""Not only a thing is asked for, but it is."""
 _WHILE: Final = re.compile(
     r"[\s,]{1,3}(?:before|until|till|unless|while|without|bevor|bis|solange|ohne|avant|tant|sans|antes|hasta|mientras"
     r"|sin|até|sem|prima|finché|senza|voordat|tot|zolang|przed|zanim|dopóki|bez|než|dokud|prije|dok|før|innan|förrän"
@@ -109,16 +103,16 @@ def _barred(task: str, languages: tuple[str, ...]) -> Mapping[str, str]:
         no = [*phrases("no", languages).finditer(clause), *EXCEPT.finditer(clause)] if names else []
         for name in names:
             before = [one for one in no if one.start() < name.start()]
-            if before and _rules_out(clause, before[-1], name):
+            if before and _rules_out(clause, before[-1], name, languages):
                 found[name[0].casefold()] = clause[before[-1].start() : name.end()].strip()
     small = task.casefold()
     return {name: words for name, words in found.items() if small.count(name) == 1}
 
 
-def _rules_out(clause: str, no: re.Match[str], name: re.Match[str]) -> bool:
+def _rules_out(clause: str, no: re.Match[str], name: re.Match[str], languages: tuple[str, ...]) -> bool:
     """Tell whether a word that denies rules a name out: ``do not forget`` and ``not only`` ask for it."""
     between, after = clause[no.end() : name.start()], clause[name.end() :]
-    wants = _FORGET.search(clause, 0, name.start()) or _ONLY.search(between)
+    wants = _FORGET.search(clause, 0, name.start()) or phrases("only", languages).search(between)
     return len(between.split()) <= _NEAR and not wants and not _WHILE.match(after)
 
 
