@@ -28,6 +28,7 @@ blamespan attribute examples/files/openai-chat.json
   key leads to it. Where an API lists messages or events newest first, they are read in their order.
 - A log of a model API's calls may hold request and response under keys of their own, as objects or texts, one a line or in a list: of proxies, batches, VCR's
   cassettes, a browser's HAR. The calls may stand in any order. A call that failed is a step with its error, in the run that repeated it.
+  What a HAR holds beside calls of a model (pages, embeddings) is left out.
 - A streamed answer is read whole from its events: lines of `data:` as the server sent them, or their JSON; of chat completions, OpenAI Responses, Anthropic and Ollama.
 - A file of none of these formats is refused with one line that says what it looks like. For spans with attributes of
   your own, `blamespan map` proposes [a mapping](mapping.md).
