@@ -91,7 +91,7 @@ def test_pages_that_hang_are_killed_and_started_again(start_line: StartLine) -> 
     with stopped(first):
         began_s = time.monotonic()
         wait_until(lambda: not is_running(first), what="the end of the pages that hang", timeout_s=LONG_S)
-        assert time.monotonic() - began_s > SILENT_S - 2 * BEAT_S
+        assert time.monotonic() - began_s > SILENT_S / 2, "on a busy machine, the last sign of life is older"
         assert asked(f"{line.http}/readyz")[0] == HTTPStatus.OK
         assert asked(f"{line.web}/runs")[0] == HTTPStatus.OK, "waits for the new process"
     assert line.pages_pid() != first
