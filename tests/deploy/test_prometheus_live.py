@@ -97,7 +97,7 @@ def watch(start_line: StartLine, tmp_path: Path) -> Iterator[Watch]:
 def routes(told: Pager) -> dict[str, Any]:
     """Return the shipped routes, with shorter waits and all receivers pointing to our pager."""
     config: dict[str, Any] = yaml.safe_load((DEPLOY / "alertmanager/alertmanager.yml").read_text())
-    config["route"] |= {"group_wait": "2s", "group_interval": "1s"}  # a page comes within an evaluation
+    config["route"] |= {"group_wait": "4s", "group_interval": "1s"}  # a page comes within an evaluation
     for receiver in config["receivers"]:
         for hook in receiver["webhook_configs"]:
             hook["url"] = told.url(receiver["name"])
