@@ -24,7 +24,8 @@ from analyzer.signals.wordings import languages_in
 from semconv.model import StepKind
 
 _LEAST: Final = 3
-_YEAR: Final = 4
+_LONGEST_YEAR: Final = 4
+"""Digits of a number that may be a year; a longer one that no other entry has is the number of a thing."""
 _MOST_STEPS: Final = 60
 """Latest steps of a run whose lists are compared with all of its texts."""
 _LEAST_WORD: Final = 4
@@ -129,7 +130,7 @@ def _are_among(told: Sequence[Entry], left: Sequence[Entry]) -> bool:
 def _numbers_entries(key: str, values: Sequence[Scalar]) -> bool:
     """Tell whether a column numbers the entries: by its name, or by long numbers that all differ."""
     texts = {str(one) for one in values}
-    is_unique = len(texts) == len(values) and all(one.isdigit() and len(one) > _YEAR for one in texts)
+    is_unique = len(texts) == len(values) and all(one.isdigit() and len(one) > _LONGEST_YEAR for one in texts)
     return is_unique or _NUMBERS.search(key) is not None
 
 
@@ -193,7 +194,7 @@ def _rank(value: Scalar) -> float | str:
     if _NUMBER.fullmatch(value):
         return float(value.replace(",", "."))
     days = dates_in(value)
-    return float("{:04}{:02}{:02}".format(*days[0].readings[0])) if days else value.casefold()
+    return days[0].readings[0].order if days else value.casefold()
 
 
 def _clue(known: Known, listed: Listed, named: Sequence[bool], source: int) -> Clue:

@@ -59,6 +59,11 @@ class Day(NamedTuple):
     month: int
     day: int
 
+    @property
+    def order(self) -> float:
+        """A number by which days are ordered."""
+        return float(10_000 * self.year + 100 * self.month + self.day)
+
 
 @record
 class DateFound:

@@ -203,9 +203,7 @@ def _figures(said: str) -> Sequence[float]:
 
 
 def _days(said: str) -> Sequence[float]:
-    return [
-        365.0 * year + 31 * month + day for year, month, day in (one.readings[0] for one in dates_in(said))
-    ]
+    return [one.readings[0].order for one in dates_in(said)]
 
 
 def _clocks(said: str) -> Sequence[float]:

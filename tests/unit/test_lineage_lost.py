@@ -112,6 +112,12 @@ def test_entries_may_be_left_out_for_a_reason(listed: str, answer: str, between:
     assert not passed_on(listed, answer, *between)
 
 
+def test_days_are_ordered_over_the_end_of_a_year() -> None:
+    listed = "Runs: Alfa (20.12.2026), Beta (31.12.2026), Gamma (01.01.2027), Delta (02.01.2027)."
+    answer = "Two of this year: Alfa and Beta."
+    assert not passed_on(listed, answer, task="List all of this year.")
+
+
 def test_nobody_loses_entries_where_some_were_asked_for() -> None:
     assert not passed_on(SEVEN, FIVE.replace("Five run", "These run"), task="Name some of them.")
     assert not passed_on(SEVEN, FIVE, task="Name five of them.")
