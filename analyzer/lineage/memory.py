@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from analyzer.lineage import claims, dates, deeds, entries, figures, known, sources, values
-from analyzer.signals import numbers, run_view, wordings, wrong_numbers
+from analyzer.signals import numbers, run_view, tool_names, wordings, wrong_numbers
+from analyzer.signals.commands import forget_commands
 from analyzer.signals.suspicion import answer_parts
 from analyzer.signals.wordings.folding import fold
 from analyzer.signals.wordings.languages import forget_samples
@@ -15,13 +16,8 @@ _CACHES: Final = (
     *(dates.dates_in, dates.clocks_in, dates.writes_day_first),
     *(entries.document_in, entries.lists_in),
     *(values.values_in, known.counts_in, known.words_in, known.known_of, answer_parts.parts_of, fold),
-    *(
-        numbers.numbers,
-        wordings.mentions_fault,
-        deeds.acts_of,
-        deeds.claims_in,
-        wrong_numbers.all_wrong_results,
-    ),
+    *(numbers.numbers, wordings.mentions_fault, wrong_numbers.all_wrong_results),
+    *(deeds.acts_of, deeds.claims_in, tool_names.words_in, tool_names.deed_of),
 )
 
 
@@ -29,5 +25,6 @@ def forget_texts() -> None:
     """Drop the texts that this process remembers of the last runs that it read."""
     run_view.forget_last()
     forget_samples()
+    forget_commands()
     for cache in _CACHES:
         cache.cache_clear()

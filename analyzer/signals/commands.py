@@ -28,15 +28,8 @@ _SHELLS: Final = frozenset(
 _KEYS: Final = ("command", "cmd", "commands", "script", "bash_command", "code")
 """Arguments that hold the command."""
 _KEYS_OF_PROGRAMS: Final = (
-    "args",
-    "argv",
-    "arguments",
-    "cmd",
-    "command",
-    "subcommand",
-    "action",
-    "operation",
-    "op",
+    *("args", "argv", "arguments", "cmd", "command"),
+    *("subcommand", "action", "operation", "op"),
 )
 """Arguments of a tool that is a program, such as ``kubectl``: its subcommand and options."""
 _SHELL_OF_LIST: Final = ("-c", "-lc")
@@ -135,6 +128,12 @@ def _named_of_program(tool: str, arguments: str) -> tuple[str, ...]:
         return ()
     bare = (one for one in others if one.strip())
     return tuple(filter(None, map(_name, (f"{tool} {first.removeprefix(tool)}", *bare))))
+
+
+def forget_commands() -> None:
+    """Drop the commands of the last calls that were read."""
+    for cache in (_named, _named_of_program):
+        cache.cache_clear()
 
 
 def _command_in(arguments: str, keys: Sequence[str] = _KEYS) -> str:

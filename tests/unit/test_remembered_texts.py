@@ -4,19 +4,53 @@ from __future__ import annotations
 
 import pkgutil
 from importlib import import_module
+from typing import Any
 
 import pytest
 
 import analyzer.lineage
+import analyzer.signals
 from analyzer.lineage import memory
+from analyzer.signals.run_view import read
+from analyzer.signals.suspicion import clues
+from tests.runs import calling, run, step, tool
 
 MODULES = [f"analyzer.lineage.{one.name}" for one in pkgutil.iter_modules(analyzer.lineage.__path__)]
+JUDGING = [
+    one.name
+    for package in (analyzer.lineage, analyzer.signals)
+    for one in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+]
+
+
+def bounded_caches(name: str) -> list[Any]:
+    """Return the caches of a module that have a bound; those without one hold tables, by language."""
+    caches = [one for one in vars(import_module(name)).values() if hasattr(one, "cache_clear")]
+    own = [one for one in caches if one.__module__ == name]
+    return [one for one in own if one.cache_parameters()["maxsize"] is not None]
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_every_bounded_cache_of_the_lineage_is_dropped(name: str) -> None:
-    """Those without a bound hold tables, by language."""
-    found = vars(import_module(name)).values()
-    caches = [one for one in found if hasattr(one, "cache_clear") and one.__module__ == name]
-    bounded = [one for one in caches if one.cache_parameters()["maxsize"] is not None]
-    assert [one.__name__ for one in bounded if one not in memory._CACHES] == []
+    assert [one.__name__ for one in bounded_caches(name) if one not in memory._CACHES] == []
+
+
+def test_nothing_of_a_run_is_left_in_signals_or_lineage() -> None:
+    found = {
+        f"{cache.__module__}.{cache.__name__}": cache for name in JUDGING for cache in bounded_caches(name)
+    }
+    memory.forget_texts()
+    called = calling(
+        "coder", ("git", '{"args": "push origin release/5.4"}'), ("bash", '{"command": "make test"}')
+    )
+    done = (
+        tool("coder", "pushed", "git", input='{"args": "push origin release/5.4"}'),
+        tool("coder", "2 passed on 12 May 2026", "bash", input='{"command": "make test"}'),
+    )
+    answer = "I pushed release/5.4 and all 2 tests pass."
+    clues(read(run(called, *done, step("coder", answer), task="Push it to release/5.4.", output=answer)))
+    filled = {name for name, cache in found.items() if cache.cache_info().currsize}
+    assert {"analyzer.signals.commands._named", "analyzer.signals.commands._named_of_program"} <= filled
+    memory.forget_texts()
+    left = {name for name, cache in found.items() if cache.cache_info().currsize}
+    assert left <= {"analyzer.signals.wordings.languages._script"}, "it holds single characters"
