@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from datetime import date
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeAlias
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import clocks_in, dates_in
@@ -39,6 +38,11 @@ _PRICE: Final = re.compile(
 )
 
 
+_Read: TypeAlias = "Callable[[str, Scalar], float | None]"
+_Ahead: TypeAlias = "tuple[float | None, int, _Read]"
+"""A value after the word of a limit, or ``None``; where it ends, and what reads fields like it."""
+
+
 @record
 class _Limit:
     """A limit in the task."""
@@ -46,15 +50,14 @@ class _Limit:
     words: str
     is_most: bool
     value: float
-    read: Callable[[str, Scalar], float | None]
+    read: _Read
     """Reads a field, by its key and value, as what the limit is about; ``None`` if it is something else."""
 
 
 def broken_limits(known: Known) -> Iterator[Clue]:
     """Yield the limits of the task that the named entry of a list breaks while another keeps them."""
     answer = known.answer
-    find = (_times, _days, _amounts)
-    limits = [limit for each in find for limit in each(known.asked, known.languages)]
+    limits = list(_limits(known))
     if not limits or not answer or known.admits_fault or has_alternative(known.asked):
         return
     small, words = answer.casefold(), words_in(answer)
@@ -76,46 +79,41 @@ def _are_one_list(named: Sequence[Entry], answer: str) -> bool:
     return all(_IN_ROW.fullmatch(text) for text in between)
 
 
-def _times(task: str, languages: tuple[str, ...]) -> Iterator[_Limit]:
-    for kind, is_most in (("before", True), ("after", False)):
-        for found in phrases(kind, languages).finditer(task):
-            ahead = task[found.end() : found.end() + 2 * _GAP]
-            clock = next((one for one in clocks_in(ahead) if one.start <= _GAP), None)
-            noon = phrases("noon", languages).search(ahead)
-            if clock is not None:
-                words = task[found.start() : found.end() + clock.end]
-                yield _Limit(words=words, is_most=is_most, value=clock.minutes, read=_clock)
-            elif noon is not None and noon.start() <= _GAP:
-                words = task[found.start() : found.end() + noon.end()]
-                yield _Limit(words=words, is_most=is_most, value=_NOON, read=_clock)
+def _limits(known: Known) -> Iterator[_Limit]:
+    """Yield the limits of a task: a word of one, with a time, a date or an amount of money right after it."""
+    for kind, is_most, finders in _KINDS:
+        for found in phrases(kind, known.languages).finditer(known.asked):
+            ahead = known.asked[found.end() : found.end() + 2 * _GAP]
+            for find in finders:
+                value, end, read = find(ahead, known.languages)
+                if value is not None:
+                    words = known.asked[found.start() : found.end() + end]
+                    yield _Limit(words=words, is_most=is_most, value=value, read=read)
 
 
-def _days(task: str, languages: tuple[str, ...]) -> Iterator[_Limit]:
-    for kind, is_most in (("before", True), ("after", False)):
-        for found in phrases(kind, languages).finditer(task):
-            ahead = task[found.end() : found.end() + 2 * _GAP]
-            day = next((one for one in dates_in(ahead) if one.start <= _GAP), None)
-            ordinal = _day("", day.literal) if day is not None else None
-            if day is not None and ordinal is not None:
-                words = task[found.start() : found.end() + day.end]
-                yield _Limit(words=words, is_most=is_most, value=ordinal, read=_day)
+def _time_in(ahead: str, languages: tuple[str, ...]) -> _Ahead:
+    clock = next((one for one in clocks_in(ahead) if one.start <= _GAP), None)
+    if clock is not None:
+        return float(clock.minutes), clock.end, _clock
+    noon = phrases("noon", languages).search(ahead)
+    return (_NOON, noon.end(), _clock) if noon is not None and noon.start() <= _GAP else _NOTHING
+
+
+def _day_in(ahead: str, _languages: tuple[str, ...]) -> _Ahead:
+    day = next((one for one in dates_in(ahead) if one.start <= _GAP), None)
+    return (_day("", day.literal), day.end, _day) if day is not None else _NOTHING
+
+
+def _amount_in(ahead: str, _languages: tuple[str, ...]) -> _Ahead:
+    figure = next((one for one in figures(ahead) if one.start <= _GAP), None)
+    return (figure.value, figure.end, _price) if figure and figure.unit in _MONEY else _NOTHING
 
 
 def _day(_key: str, value: Scalar) -> float | None:
-    """Read a text that is one date with its year as the number of its day."""
+    """Read a text that is one date with its year."""
     found = dates_in(value) if isinstance(value, str) else ()
     is_one = len(found) == 1 and len(found[0].readings) == 1 and found[0].readings[0].year
-    return float(date(*found[0].readings[0]).toordinal()) if is_one else None
-
-
-def _amounts(task: str, languages: tuple[str, ...]) -> Iterator[_Limit]:
-    for kind, is_most in (("at_most", True), ("at_least", False)):
-        for found in phrases(kind, languages).finditer(task):
-            ahead = task[found.end() : found.end() + 2 * _GAP]
-            figure = next((one for one in figures(ahead) if one.start <= _GAP), None)
-            if figure is not None and figure.unit in _MONEY:
-                words = task[found.start() : found.end() + figure.end]
-                yield _Limit(words=words, is_most=is_most, value=figure.value, read=_price)
+    return found[0].readings[0].order if is_one else None
 
 
 def _clock(_key: str, value: Scalar) -> float | None:
@@ -132,6 +130,17 @@ def _price(key: str, value: Scalar) -> float | None:
         return float(value)
     found = figures(value)
     return found[0].value if len(found) == 1 else None
+
+
+_NOTHING: Final[_Ahead] = (None, 0, _price)
+_DATED: Final = (_time_in, _day_in)
+_KINDS: Final = (
+    ("before", True, _DATED),
+    ("after", False, _DATED),
+    ("at_most", True, (_amount_in,)),
+    ("at_least", False, (_amount_in,)),
+)
+"""Kinds of words, whether they set the most, and what may follow them."""
 
 
 def _breaking(listed: Listed, limit: _Limit, named: Sequence[Entry], answer: str) -> tuple[str, str] | None:
