@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, Final
 
 from analyzer.lineage.claims import figures_from_nowhere
@@ -66,14 +65,13 @@ def values_after_nothing(known: Known) -> Iterator[Clue]:
     if not empty or not answer or mentions_fault(answer, known.asked):
         return
     has_figures = any(found for _, found in known.figures())
-    callers = {step.agent for step in steps if step.kind is StepKind.TOOL or has_figures}
+    callers = {step.agent for step in steps if step.kind is StepKind.TOOL}
     for literal in _strange(known, answer):
-        position = known.first_said(partial(_has, literal), after=empty[0])
-        agent = known.reading.steps[position].agent
-        own = agent if agent in callers else None
-        sources = [
-            place for place in empty if place < position and own in {None, known.reading.steps[place].agent}
-        ]
+        position = known.first_with(literal, after=empty[0])
+        agent = steps[position].agent
+        has_own = has_figures or agent in callers
+        earlier = (place for place in empty if place < position)
+        sources = [place for place in earlier if not has_own or steps[place].agent == agent]
         if sources:
             yield _clue(known, position, sources[-1], literal)
             return
@@ -126,7 +124,7 @@ def _null_keys(document: Any) -> Iterator[str]:
 
 def _gap_clue(known: Known, place: int, source: int, literal: str, key: str) -> Clue:
     reason = f"gave {literal} for {key[:40]}, for which {known.giver(source)} had no value"
-    return _invented(known, place, literal, reason)
+    return invented(known, place, literal, reason)
 
 
 def says_nothing_found(task: str, answer: str) -> bool:
@@ -136,10 +134,6 @@ def says_nothing_found(task: str, answer: str) -> bool:
     """
     stated = [one.value for one in figures(first_sentence(answer))]
     return begins_with_no(answer) or 0 in stated or (asks_whether(task) and not stated)
-
-
-def _has(literal: str, text: str) -> bool:
-    return literal in text
 
 
 def _calls(known: Known) -> Iterator[tuple[int, str]]:
@@ -245,14 +239,17 @@ def _strange(known: Known, answer: str) -> Iterator[str]:
 
 
 def _clue(known: Known, position: int, source: int, literal: str) -> Clue:
-    reason = f"gave {literal}, although {known.giver(source)} had {_what(known, source)}"
-    return _invented(known, position, literal, reason)
+    reason = f"gave {literal}, although {ending_of(known, source)}"
+    return invented(known, position, literal, reason)
 
 
-def _invented(known: Known, position: int, literal: str, reason: str) -> Clue:
+def invented(known: Known, position: int, literal: str, reason: str) -> Clue:
+    """Return the clue that a step made a value up."""
     quote = known.quote(position, literal, reach=60)
     return known.clue(position, ClueKind.INVENTED, reason, quote, sign="figures")
 
 
-def _what(known: Known, source: int) -> str:
-    return "failed" if known.reading.faults[source] is Fault.FAILED else "returned nothing"
+def ending_of(known: Known, source: int) -> str:
+    """Return in words that a look-up came to nothing."""
+    what = "failed" if known.reading.faults[source] is Fault.FAILED else "returned nothing"
+    return f"{known.giver(source)} had {what}"

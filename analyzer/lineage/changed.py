@@ -96,7 +96,7 @@ def _without(text: str, dates: Sequence[DateFound]) -> str:
 
 def _heard_by_author(known: Known, literal: str) -> str:
     """Return what the agent had read that first said these words."""
-    return known.reading.steps[known.first_said(lambda text: literal in text)].input[:HEAD]
+    return known.reading.steps[known.first_with(literal)].input[:HEAD]
 
 
 def _paths(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
@@ -188,7 +188,7 @@ def _begins_sentence(text: str, word: str) -> bool:
 
 
 def _clue(known: Known, what: str, stated: str, given: Told) -> Clue:
-    step, literal = known.first_said(lambda text: stated in text), given.value.literal
+    step, literal = known.first_with(stated), given.value.literal
     quotes = [known.quote(given.position, literal)] if given.position != BEFORE else []
     reason = f"gave {what} {stated}, where {known.giver(given.position)} gave {literal}"
     sign = what.removeprefix("the ")

@@ -209,7 +209,7 @@ def _claim(known: Known, sentence: str) -> Clue:
 
 def claim_of(known: Known, sentence: str, reason: str) -> Clue:
     """Return the clue against the step that first says a sentence."""
-    position = known.first_said(lambda text: sentence in text)
+    position = known.first_with(sentence)
     quote = Evidence(step=known.reading.steps[position].index, quote=sentence[:QUOTE])
     return known.clue(position, ClueKind.CLAIMED, reason, quote)
 
@@ -329,7 +329,7 @@ def _reports_on(report: _Report, amount: _Amount, acts: frozenset[str]) -> bool:
 
 def _misreport(known: Known, deed: _Deed, amount: _Amount, report: _Report) -> Clue:
     told = report.figure
-    position = known.first_said(lambda text: told.literal in text, after=deed.position)
+    position = known.first_with(told.literal, after=deed.position)
     returned = amount.figure
     reason = (
         f"reported {told.shown}, where {known.giver(deed.position)} returned {returned.literal}"

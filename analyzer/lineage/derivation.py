@@ -61,6 +61,7 @@ _FACTORS: Final[dict[str, tuple[float, ...]]] = {
 BY_CHANCE: Final = 0.1
 """Expected number of chance likenesses, up to which a likeness counts as a slip."""
 _LEAST_REORDERED: Final = 4
+"""Digits from which any other order of them counts as a slip."""
 _TEMPERATURES: Final = frozenset({"°", "°c", "°f", "c", "f"})
 
 

@@ -93,9 +93,10 @@ _LONGEST: Final = 60
 """Characters of a number; the powers of ten of a longer one may be beyond what a float holds."""
 _LONGEST_CURRENCY: Final = 6
 _LONGEST_NOUN: Final = 12
-_LEAST_NOUN: Final = 3
 _LONGEST_HEDGE: Final = 24
 """Characters in which these three patterns match, and one before them."""
+_LEAST_NOUN: Final = 3
+"""Letters of a noun that may have an ending: ``gün`` and ``gündür``."""
 _KEY: Final = re.compile(r"[\"']?\b(\w+)[\"']?\s*[:=]\s*[\"']?$")
 _HEDGED: Final = re.compile(
     r"\b(?:about|around|approx\w*|roughly|nearly|almost|circa|ca\.?|some|over|under|more than|less than"
@@ -119,36 +120,10 @@ _CURRENCIES: Final = {
     "tonnes": "t",
     "gigabytes": "gb", "megabytes": "mb", "terabytes": "tb", "milliseconds": "ms", "degrees": "°",
 }  # fmt: skip
-CURRENCY_CODES: Final = frozenset(
-    {
-        "usd",
-        "eur",
-        "gbp",
-        "jpy",
-        "chf",
-        "inr",
-        "cny",
-        "sek",
-        "nok",
-        "dkk",
-        "pln",
-        "czk",
-        "huf",
-        "idr",
-        "brl",
-        "aud",
-        "cad",
-        "sgd",
-        "hkd",
-        "twd",
-        "krw",
-        "rub",
-        "try",
-        "vnd",
-        "thb",
-        "ils",
-    }
-)
+CURRENCY_CODES: Final = frozenset((
+    "usd", "eur", "gbp", "jpy", "chf", "inr", "cny", "sek", "nok", "dkk", "pln", "czk", "huf", "idr", "brl",
+    "aud", "cad", "sgd", "hkd", "twd", "krw", "rub", "try", "vnd", "thb", "ils",
+))  # fmt: skip
 """Normalised units that are currencies."""
 _KEY_UNITS: Final = frozenset((
     "w", "kw", "kwh", "mwh", "wh", "gb", "mb", "tb", "kb", "ms", "s", "h", "min", "kg", "g", "t", "km", "m",

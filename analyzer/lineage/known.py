@@ -271,6 +271,14 @@ class Known:
                 return position
         return last
 
+    def first_with(self, literal: str, after: int = BEFORE) -> int:
+        """Return the position of the first step of an agent that has a text, as ``first_said`` does."""
+        return self.first_said(lambda text: literal in text, after)
+
+    def first_stating(self, value: float, after: int = BEFORE) -> int:
+        """Return the position of the first step of an agent that gives a figure, as ``first_said`` does."""
+        return self.first_said(lambda text: any(one.value == value for one in figures(text)), after)
+
     def clue(
         self,
         position: int,

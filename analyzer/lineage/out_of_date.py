@@ -85,7 +85,7 @@ def _asked_of(known: Known, position: int, pattern: re.Pattern[str]) -> frozense
 
 
 def _other(known: Known, source: int, pattern: re.Pattern[str], value: float) -> Clue:
-    position = known.first_said(lambda text: any(one.value == value for one in figures(text)), after=source)
+    position = known.first_stating(value, after=source)
     found = pattern.search(known.reading.steps[source].output) or pattern.search(known.asked)
     wanted = pattern.search(known.asked)
     shown, asked = (found[0] if found else ""), (wanted[0] if wanted else "")
@@ -152,7 +152,7 @@ def _old(row: Mapping[str, Any], today: date, answer: str) -> DateFound | None:
 
 
 def _clue(known: Known, source: int, found: DateFound, value: float) -> Clue:
-    position = known.first_said(lambda text: any(one.value == value for one in figures(text)), after=source)
+    position = known.first_stating(value, after=source)
     reason = (
         f"answered for today with what {known.giver(source)} returned for {found.literal}, and did not say so"
     )

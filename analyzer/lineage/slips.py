@@ -232,7 +232,7 @@ def _overlap(one: Figure, other: Figure) -> float:
 
 def _introduced(reading: Reading, claim: Figure) -> int:
     """Return the position of the step in which an agent first states a figure; by default the last one."""
-    return known_of(reading).first_said(lambda text: any(one.value == claim.value for one in figures(text)))
+    return known_of(reading).first_stating(claim.value)
 
 
 def _clue(reading: Reading, claim: Figure, instead: _Instead) -> Clue:

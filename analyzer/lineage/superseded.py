@@ -187,7 +187,7 @@ def _values(text: str) -> set[float]:
 
 
 def _clue(known: Known, piece: _Piece, literal: str) -> Clue:
-    position = known.first_said(lambda said: literal in said, after=piece.position)
+    position = known.first_with(literal, after=piece.position)
     reason = f"answered {literal} from what {known.giver(piece.position)} marks as “{piece.mark[:40]}”"
     quotes = (known.quote(position, literal), known.quote(piece.position, piece.mark))
     return known.clue(position, ClueKind.OUT_OF_DATE, reason, *quotes)

@@ -62,7 +62,7 @@ def wrong_totals(known: Known) -> Iterator[Clue]:
 
 def _clue(known: Known, block: _Block) -> Clue:
     total = block.total
-    position = known.first_said(lambda text: total.literal in text)
+    position = known.first_with(total.literal)
     return Clue(
         step=known.reading.steps[position].index,
         kind=ClueKind.WRONG_SUM,

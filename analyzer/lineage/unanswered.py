@@ -10,13 +10,12 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from functools import partial
 from itertools import takewhile
 from typing import Final
 
-from analyzer.lineage.after_nothing import is_empty
+from analyzer.lineage.after_nothing import ending_of, invented, is_empty
 from analyzer.lineage.claims import judged
-from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.clue import Clue
 from analyzer.lineage.figures import Figure, prose_of
 from analyzer.lineage.known import Known
 from analyzer.signals.commands import call_name
@@ -46,12 +45,13 @@ def figures_for_failed(known: Known) -> Iterator[Clue]:
     if not answer or is_blind or known.admits_fault:
         return
     for figure in judged(known.reading, answer).lone[:_MOST_FIGURES]:
-        position = known.first_said(partial(_has, figure.literal))
+        position = known.first_with(figure.literal)
         asked = _asked_in_vain(known, position)
         place = next((asked[term] for term in _terms(_sentence(answer, figure)) if term in asked), None)
         is_count = figure.value.is_integer() and figure.value < _LEAST_COUNT
         if place is not None and not figure.is_label and not is_count and not _is_rest(known, figure):
-            yield _clue(known, figure, position, place)
+            reason = f"gave {figure.shown}, although {ending_of(known, place)} for it"
+            yield invented(known, position, figure.literal, reason)
             return
 
 
@@ -68,10 +68,6 @@ def _calls(known: Known) -> Iterator[int]:
 def _has_nothing(known: Known, place: int) -> bool:
     step = known.reading.steps[place]
     return known.reading.faults[place] is Fault.FAILED or is_empty(step.output[:HEAD], step.input)
-
-
-def _has(literal: str, text: str) -> bool:
-    return literal in text
 
 
 def _asked_in_vain(known: Known, before: int) -> Mapping[str, int]:
@@ -105,10 +101,3 @@ def _sentence(text: str, figure: Figure) -> str:
     start = max((one.end() for one in _ENDS.finditer(text, 0, figure.start)), default=0)
     end = _ENDS.search(text, figure.end)
     return text[start : end.start() if end else len(text)]
-
-
-def _clue(known: Known, figure: Figure, position: int, source: int) -> Clue:
-    what = "failed" if known.reading.faults[source] is Fault.FAILED else "returned nothing"
-    reason = f"gave {figure.shown}, although {known.giver(source)} had {what} for it"
-    quote = known.quote(position, figure.literal, reach=60)
-    return known.clue(position, ClueKind.INVENTED, reason, quote, sign="figures")

@@ -85,13 +85,13 @@ def changed_units(known: Known) -> Iterator[Clue]:
     if not any(_dimension(one.unit) for one in answered):
         return
     returned: defaultdict[str, dict[tuple[str, float], _Returned]] = defaultdict(dict)
-    single = [*_returned(known)]
+    written = _written(known)
+    single = [*_returned(known, written)]
     for one in (*single, *_totals(single)):
         dimension = _dimension(one.unit)
         if dimension is not None and dimension[0] != "scale":
             returned[dimension[0]].setdefault((one.unit, one.figure.value), one)
     digits, stated = {one.digits for one in answered}, {(one.value, one.unit) for one in answered}
-    written = _written(known)
     seen = {
         (figure.value, figure.unit)
         for source in known.sources
@@ -243,9 +243,8 @@ def _rates(known: Known, position: int, figure: Figure) -> frozenset[float]:
     return frozenset((rates | parts) - {1.0})
 
 
-def _returned(known: Known) -> Iterator[_Returned]:
+def _returned(known: Known, written: Mapping[tuple[float, str], int]) -> Iterator[_Returned]:
     """Yield the figures of results with their units, except those that the run had written itself."""
-    written = _written(known)
     for one in _all_returned(known):
         if not _is_echo(written, one.figure.value, one.unit, one.step):
             yield one

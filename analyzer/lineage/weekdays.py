@@ -99,6 +99,6 @@ def _gives(text: str, one: DateFound, named: int) -> bool:
 
 
 def _clue(known: Known, one: DateFound, named: int, day: date) -> Clue:
-    step = known.first_said(lambda text: one.literal in text)
+    step = known.first_with(one.literal)
     reason = f"gave {one.literal} as a {ENGLISH[named]}, which is a {ENGLISH[day.weekday()]}"
     return known.clue(step, ClueKind.CHANGED, reason, known.quote(step, one.literal))
