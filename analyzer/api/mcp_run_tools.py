@@ -26,7 +26,7 @@ from analyzer.api.mcp_answers import (
     row_count,
     written,
 )
-from analyzer.api.pinning import Pin, refuse_luck, rules_asserted
+from analyzer.api.pinning import LEFT_OUT, Pin, refuse_luck, rules_asserted
 from analyzer.api.run_source import KeptRun, RunSource
 from analyzer.experiment.open_experiment import tape_of
 from analyzer.experiment.pinned_text import Beside, Wanted, decisive_call, one_line, short_name, test_of
@@ -234,4 +234,4 @@ def _pinned(
 
 
 def _left_out(rules: Sequence[str]) -> list[str]:
-    return [f"a rule is left out, which the recorded run breaks: {one_line(rule)}" for rule in rules]
+    return [f"{LEFT_OUT}{one_line(rule)}" for rule in rules]

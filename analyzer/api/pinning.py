@@ -72,6 +72,8 @@ class Rules:
 
 
 NO_RULES: Final = Rules(held=(), runs=0, agents=frozenset())
+LEFT_OUT: Final = "a rule is left out, which the recorded run breaks: "
+"""What is said before each rule that a test cannot assert."""
 
 
 def rules_of(known: Sequence[Facts]) -> Rules:
@@ -321,6 +323,6 @@ def answers_differ(tape: Tape, decisive: int, rest: Tape) -> bool:
 
 
 __all__ = [
-    "NO_RULES", "NotPinned", "Pin", "Rules", "answers_differ", "blame_in", "read_rules", "refuse_luck",
-    "rules_asserted", "rules_for", "rules_of", "rules_text",
+    "LEFT_OUT", "NO_RULES", "NotPinned", "Pin", "Rules", "answers_differ", "blame_in", "read_rules",
+    "refuse_luck", "rules_asserted", "rules_for", "rules_of", "rules_text",
 ]  # fmt: skip

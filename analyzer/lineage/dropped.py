@@ -174,7 +174,7 @@ def _are_apart(told: Sequence[_Entry], left: Sequence[_Entry]) -> bool:
 
 
 def _share_words(some: Sequence[_Entry], rest: Sequence[_Entry]) -> bool:
-    """Tell whether the words that are said of all of some entries are never all said of another."""
+    """Tell whether some entries have words in common that no other entry has all of."""
     shared = frozenset.intersection(*(words_in(one.said) for one in some))
     words = frozenset(word for word in shared if word.isalpha())
     return bool(words) and not any(words <= words_in(one.said) for one in rest)
@@ -189,7 +189,7 @@ def _are_marked_apart(told: Sequence[_Entry], left: Sequence[_Entry]) -> bool:
 
 
 def _are_beyond(told: Sequence[_Entry], left: Sequence[_Entry], read: _Read) -> bool:
-    """Tell whether those left out lie beyond the values of those named, or differ in how many they have."""
+    """Tell whether the values of those left out lie outside those of the others, or are more or fewer."""
     ours, theirs = ([read(one.said) for one in each] for each in (told, left))
     counts, others = ([len(one) for one in each] for each in (ours, theirs))
     if max(others) < min(counts) or min(others) > max(counts):

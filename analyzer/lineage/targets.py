@@ -49,14 +49,14 @@ _FORGET: Final = re.compile(
     r"|glem|glöm|unoh|uita\b|felejt|ξεχ|забу|unut|lupa|quên|忘|잊|भूल|تنس|שכח",
     re.IGNORECASE,
 )
-"""To forget, in words of which a denial asks for a thing."""
+"""Words for forgetting: who denies them asks for the thing, as in "do not forget web-13"."""
 _WHILE: Final = re.compile(
     r"[\s,]{1,3}(?:before|until|till|unless|while|without|bevor|bis|solange|ohne|avant|tant|sans|antes|hasta|mientras"
     r"|sin|até|sem|prima|finché|senza|voordat|tot|zolang|przed|zanim|dopóki|bez|než|dokud|prije|dok|før|innan|förrän"
     r"|ennen|înainte|până|mielőtt|amíg|πριν|до|пока|перед|поки|sebelum|trước|cho)\b",
     re.IGNORECASE,
 )
-"""Words of a condition: what is not to be done before it may be done after it."""
+"""Words that begin a condition: what must not be done before it may be done after it."""
 
 
 def deeds_on_siblings(known: Known) -> Iterator[Clue]:

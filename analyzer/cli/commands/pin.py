@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from analyzer.api.pinning import Pin, refuse_luck, rules_asserted
+from analyzer.api.pinning import LEFT_OUT, Pin, refuse_luck, rules_asserted
 from analyzer.cli.experiment_options import AllowToolOption, split_command, words_of
 from analyzer.cli.experiment_runs import open_run, tenant_of_kept
 from analyzer.cli.judged_runs import known_or_judged, settings_here
@@ -172,7 +172,7 @@ def _rules(pinned: Pin, kept: KeptTrace | None, wanted: Wanted) -> str:
     has_answer = bool(wanted.expect or wanted.check)
     text, left_out = rules_asserted(pinned, _passing_facts(pinned.run, kept), has_answer=has_answer)
     for one in left_out:
-        complain(f"a rule is left out, which the recorded run breaks: {plain(one, _MOST_SHOWN)}")
+        complain(f"{LEFT_OUT}{plain(one, _MOST_SHOWN)}")
     return text
 
 
