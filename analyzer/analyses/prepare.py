@@ -16,7 +16,15 @@ from typing import Final, TypeAlias
 from analyzer.analyses.composition import kept_texts, notice_text, open_span_keeper
 from analyzer.history.early import elements_so_far
 from analyzer.history.elements import elements_of
-from analyzer.history.known_runs import FailedRun, facts_of, failed_run, release_of, to_text
+from analyzer.history.known_runs import (
+    ComparedParts,
+    FailedRun,
+    facts_of,
+    failed_run,
+    parts_of,
+    release_of,
+    to_text,
+)
 from analyzer.inquiry.verdict import NOTHING_SAYS_SO
 from analyzer.issues.counting import noted_run
 from analyzer.issues.issue_store import noted_document
@@ -251,10 +259,11 @@ class Preparer:
 
     def _changed(self, run: Run, rebuilt: RebuiltRun) -> Changed:
         analysis = self.unasked(run.trajectory)
+        parts = parts_of(run.trajectory)
         news = News(
             place=pack_steps(run),
             totals=total_up(run),
-            facts=facts_of(run.trajectory, run.trace.spans),
+            facts=facts_of(parts, run.trajectory, run.trace.spans),
             continuation=continuation_of(run.trace, run.trajectory),
         )
         if analysis is None:
@@ -264,16 +273,16 @@ class Preparer:
             news=news,
             analysis=analysis,
             kept=self.kept(run.trajectory, analysis),
-            compared=self._compared(run, analysis),
+            compared=self._compared(run, analysis, parts),
         )
 
-    def _compared(self, run: Run, analysis: Analysis) -> str:
+    def _compared(self, run: Run, analysis: Analysis, parts: ComparedParts) -> str:
         """Return the parts of a run that are compared with other runs; empty if it is not compared."""
         verdict = analysis.attribution.verdict
         has_passed = verdict.status is Status.NO_FAILURE and verdict.reason != NOTHING_SAYS_SO
         if verdict.status not in self.compared or has_passed:
             return ""
-        return to_text(failed_run(run.trajectory, service_of(run)))
+        return to_text(failed_run(parts, service_of(run)))
 
 
 def _so_far(run: Run) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from analyzer.analyses.prepare import Analysed, Changed, RebuiltRun
-from analyzer.history.known_runs import CountedRuns, FailedRun, KnownRun, failed_run, from_text
+from analyzer.history.known_runs import CountedRuns, FailedRun, KnownRun, failed_run, from_text, parts_of
 from analyzer.history.spectrum import Comparison, Said
 from analyzer.inquiry.calibration import Worth
 from analyzer.inquiry.verdict import to_json
@@ -146,7 +146,7 @@ class RunComparison:
 
 
 def _taken(run: RebuiltRun) -> FailedRun:
-    return failed_run(run.trajectory, service_of(run.unpacked()))
+    return failed_run(parts_of(run.trajectory), service_of(run.unpacked()))
 
 
 def _comparison(

@@ -35,7 +35,7 @@ from analyzer.history.versions import Decision, equality, version_of
 from collector_processor.core.records import RunFacts
 from collector_processor.core.runs import workflow_of
 from semconv.attributes import SERVICE_NAME, SERVICE_VERSION
-from semconv.dialects.reading.usage import model_call
+from semconv.dialects.reading.usage import model_of
 from semconv.model import Attributes, OutcomeSource, Span, Trace, Trajectory
 from semconv.record import record
 
@@ -67,7 +67,7 @@ class KnownRun:
 def known_run(trajectory: Trajectory, said: Said, trace: Trace | None = None) -> KnownRun:
     """Return the facts to store; without the run's spans, service, workflow and release are unknown."""
     spans = trace.spans if trace else ()
-    stored = facts_of(trajectory, spans)
+    stored = facts_of(parts_of(trajectory), trajectory, spans)
     return KnownRun(
         run_id=trajectory.run_id,
         service=str(_resource(spans).get(SERVICE_NAME, "")),
@@ -79,15 +79,28 @@ def known_run(trajectory: Trajectory, said: Said, trace: Trace | None = None) ->
     )
 
 
-def facts_of(trajectory: Trajectory, spans: Sequence[Span]) -> RunFacts:
+@record
+class ComparedParts:
+    """What is compared of a run: read once, kept with every run, and shown of one that failed."""
+
+    elements: tuple[Element, ...]
+    facts: Facts
+
+
+def parts_of(trajectory: Trajectory) -> ComparedParts:
+    """Return the parts of a run that are compared with other runs."""
+    return ComparedParts(elements=elements_of(trajectory), facts=facts.collect(trajectory))
+
+
+def facts_of(parts: ComparedParts, trajectory: Trajectory, spans: Sequence[Span]) -> RunFacts:
     """Return the facts by which a run is compared with other runs."""
-    models = {model_call(span).model for span in spans}
+    models = {model_of(span) for span in spans}
     version = version_of(trajectory, models - {""}, release_of(spans))
     return RunFacts(
         version=version.id,
         release=version.release,
-        elements=pack(elements_of(trajectory)),
-        invariants=facts.pack(facts.collect(trajectory)),
+        elements=pack(parts.elements),
+        invariants=facts.pack(parts.facts),
     )
 
 
@@ -270,10 +283,9 @@ class FailedRun:
     """Facts for invariants; ``None`` for a run that has not ended."""
 
 
-def failed_run(trajectory: Trajectory, service: str) -> FailedRun:
-    """Return the parts of a failed run that are compared with other runs."""
-    elements = elements_of(trajectory)[:MOST_ELEMENTS]
-    return FailedRun(service=service, elements=elements, facts=facts.collect(trajectory))
+def failed_run(parts: ComparedParts, service: str) -> FailedRun:
+    """Return a failed run as it is compared with other runs."""
+    return FailedRun(service=service, elements=parts.elements[:MOST_ELEMENTS], facts=parts.facts)
 
 
 def to_text(run: FailedRun) -> str:
@@ -299,14 +311,17 @@ def from_text(text: str) -> FailedRun:
 
 __all__ = [
     "MOST_ELEMENTS",
+    "ComparedParts",
     "CountedRuns",
     "FailedRun",
     "KnownRun",
     "KnownRuns",
+    "facts_of",
     "failed_run",
     "from_text",
     "has_shared_agents",
     "known_run",
+    "parts_of",
     "pooled_versions",
     "release_of",
     "said_of",

@@ -63,6 +63,13 @@ class World:
     given: Given
     """Searches in ``stated`` and ``spelled``."""
     results: tuple[tuple[int, Figure], ...]
+    values: tuple[float, ...] = ()
+    """The values of the figures of texts from outside, as they are written."""
+
+    @cached_property
+    def apart(self) -> frozenset[float]:
+        """Seconds between any two times of day in texts from outside."""
+        return differences(self.texts)
 
     @cached_property
     def loose(self) -> frozenset[float]:
@@ -90,8 +97,7 @@ class Judged:
 def judged(reading: Reading, text: str) -> Judged:
     """Return the figures of a text, and which of them have a source; the last four texts are remembered."""
     claims = tuple(_distinct(figures(text)))
-    origins = sources(reading) if claims else ()
-    world = _world(origins)
+    world = world_of(reading) if claims else _NO_WORLD
     bare = _bare(reading, text, world, claims) if world.results and len(claims) <= _MOST_CLAIMS else []
     if not bare:
         return Judged(world=world, claims=claims, bare=(), lone=())
@@ -108,7 +114,7 @@ def _bare(reading: Reading, text: str, world: World, claims: Sequence[Figure]) -
     if not bare:
         return bare
     bare = _without_shown(bare, text, figures(text))
-    bare = _without_durations(bare, text, sources(reading))
+    bare = _without_durations(bare, text, world)
     if not bare:
         return bare
     asked = [figure.value for figure in figures(reading.trajectory.task[:HEAD])]
@@ -167,14 +173,13 @@ def _shown_results(one: float, other: float) -> Iterator[float]:
         yield from (one / other, 100 * one / other)
 
 
-def _without_durations(bare: list[Figure], answer: str, origins: Sequence[Source]) -> list[Figure]:
+def _without_durations(bare: list[Figure], answer: str, world: World) -> list[Figure]:
     """Leave out durations that are written in two units, or that two times of day give."""
     if not bare:
         return bare
-    known = [figure.value for source in origins for figure in source.figures]
-    known += [figure.value for figure in figures(answer) if figure not in bare]
-    stated, apart = durations(answer), differences(source.text for source in origins)
-    return [claim for claim in bare if not is_time_given(answer, claim, known, stated, apart)]
+    known = [*world.values, *(figure.value for figure in figures(answer) if figure not in bare)]
+    stated = durations(answer)
+    return [claim for claim in bare if not is_time_given(answer, claim, known, stated, world.apart)]
 
 
 def _is_worked_out(text: str, claim: Figure, stated: Sequence[Figure]) -> bool:
@@ -200,7 +205,13 @@ def _distinct(claims: Iterable[Figure]) -> list[Figure]:
     return list(found.values())
 
 
-def _world(origins: Sequence[Source]) -> World:
+@lru_cache(maxsize=2)
+def world_of(reading: Reading) -> World:
+    """Return the possible sources of figures in a run; the last two runs are remembered."""
+    return _from_sources(sources(reading))
+
+
+def _from_sources(origins: Sequence[Source]) -> World:
     results = tuple(
         (source.step, figure)
         for source in origins
@@ -213,7 +224,11 @@ def _world(origins: Sequence[Source]) -> World:
     spelled = tuple([_SPELLED[word] for word in words if word in _SPELLED])
     given = Given((*stated, *spelled))
     texts = tuple([source.text for source in origins])
-    return World(texts=texts, stated=stated, spelled=spelled, given=given, results=results)
+    values = tuple([figure.value for source in origins for figure in source.figures])
+    return World(texts=texts, stated=stated, spelled=spelled, given=given, results=results, values=values)
+
+
+_NO_WORLD: Final = _from_sources(())
 
 
 def _derivation(reading: Reading, answer: str, world: World) -> Derivation:

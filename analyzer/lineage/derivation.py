@@ -312,25 +312,29 @@ def _rounding(figure: Figure) -> float:
     return 0.51 * figure.step * 10.0**zeros
 
 
-def _pairs(values: Sequence[float]) -> Iterator[float]:
+def _pairs(values: Sequence[float]) -> list[float]:
+    found: list[float] = []
     for one, other in combinations(values, 2):
-        yield from _pair(one, other)
+        found += _pair(one, other)
+    return found
 
 
-def _pair(one: float, other: float) -> Iterator[float]:
-    yield one + other
-    yield abs(one - other)
-    yield one * other
-    yield one * (1 - other / 100)
-    yield one * (1 + other / 100)
-    yield other * (1 - one / 100)
-    yield other * (1 + one / 100)
-    if one and other:
-        yield one / other
-        yield other / one
-        yield abs(one - other) / abs(one)
-        yield abs(one - other) / abs(other)
-    yield (one + other) / 2
+def _pair(one: float, other: float) -> tuple[float, ...]:
+    difference = abs(one - other)
+    quotients = (
+        (one / other, other / one, difference / abs(one), difference / abs(other)) if one and other else ()
+    )
+    return (
+        one + other,
+        difference,
+        one * other,
+        one * (1 - other / 100),
+        one * (1 + other / 100),
+        other * (1 - one / 100),
+        other * (1 + one / 100),
+        *quotients,
+        (one + other) / 2,
+    )
 
 
 def _alone(values: Sequence[float]) -> Iterator[float]:
@@ -338,24 +342,21 @@ def _alone(values: Sequence[float]) -> Iterator[float]:
         yield from (100 - one, 1 - one, one / 2, one * 2, one * one)
 
 
-def _threes(values: Sequence[float]) -> Iterator[float]:
+def _threes(values: Sequence[float]) -> list[float]:
+    """Return the results on three values: a list, since yielding thousands takes twice as long."""
+    found: list[float] = []
     for a, b, c in combinations(values, 3):
-        yield a + b + c
-        yield a * b * c
+        product = a * b * c
+        found += (a + b + c, product, product / 100)
         for x, y, z in ((a, b, c), (b, a, c), (c, a, b)):
-            yield x + y - z
-            yield y + z - x
-            yield x * y + z
-            yield x * (y + z)
-            yield x * abs(y - z)
-            yield abs(x - y * z)
+            total, times = y + z, y * z
+            found += (x + y - z, total - x, x * y + z, x * total)
+            found += (x * abs(y - z), abs(x - times), x + times / 100)
             if x:
-                yield y * z / x
-                yield (y + z) / x
-            if y and z:
-                yield x / (y * z)
-            yield x * y * z / 100
-            yield x + y * z / 100
+                found += (times / x, total / x)
+            if times:
+                found.append(x / times)
+    return found
 
 
 def _column_results(columns: Sequence[Sequence[float]]) -> Iterator[float]:

@@ -12,7 +12,14 @@ from analyzer.signals.wordings.folding import fold
 from analyzer.signals.wordings.languages import forget_samples
 
 _CACHES: Final = (
-    *(sources.sources, sources.columns_of, claims.judged, figures.figures, figures.words_near),
+    *(
+        sources.sources,
+        sources.columns_of,
+        claims.judged,
+        claims.world_of,
+        figures.figures,
+        figures.words_near,
+    ),
     *(dates.dates_in, dates.clocks_in, dates.writes_day_first),
     *(entries.document_in, entries.lists_in),
     *(values.values_in, known.counts_in, known.words_in, known.known_of, answer_parts.parts_of, fold),

@@ -5,6 +5,7 @@ The calendar contradicts them whatever the run is about: either the day or its n
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
@@ -47,16 +48,24 @@ def _named_beside(text: str, one: DateFound, languages: tuple[str, ...]) -> int 
     names = weekdays(languages)
     if not names:
         return None
-    pattern = alternatives(names)
+    name_before, name_in_row, name_after = _patterns(languages)
     before = text[max(0, one.start - _REACH) : one.start]
-    found = re.search(rf"({pattern})({_BEFORE})", before, re.IGNORECASE)
+    found = name_before.search(before)
     if found is not None and _is_name(found[1], found[2]):
-        earlier = before[: found.start()].rstrip()
-        if re.search(rf"(?:{pattern})\.?\s?\S{{0,4}}\Z", earlier, re.IGNORECASE):
+        if name_in_row.search(before[: found.start()].rstrip()):
             return None  # from Monday to Friday, 18 November
         return names.get(found[1].casefold())
-    found = re.search(rf"{_AFTER}({pattern}){_END}", text[one.end : one.end + _REACH], re.IGNORECASE)
+    found = name_after.search(text[one.end : one.end + _REACH])
     return names.get(found[1].casefold()) if found else None
+
+
+@functools.cache
+def _patterns(languages: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """Return patterns of a day's name right before a date, before another name, and right after a date."""
+    names = alternatives(weekdays(languages))
+    patterns = (rf"({names})({_BEFORE})", rf"(?:{names})\.?\s?\S{{0,4}}\Z", rf"{_AFTER}({names}){_END}")
+    before, in_row, after = (re.compile(each, re.IGNORECASE) for each in patterns)
+    return before, in_row, after
 
 
 def _is_name(word: str, after: str) -> bool:

@@ -165,7 +165,8 @@ class Attributor:
 
     def _seen(self, trajectory: Trajectory) -> Trajectory:
         """Return the run as methods see it: visible text, and the correct answer only if allowed."""
-        return visible_run(trajectory if self.with_reference else replace(trajectory, reference=None))
+        hides = trajectory.reference is not None and not self.with_reference
+        return visible_run(replace(trajectory, reference=None) if hides else trajectory)
 
     def _auto(self, trajectory: Trajectory, marker: str) -> Steps:
         ranked = self._ranked_at_home(trajectory)

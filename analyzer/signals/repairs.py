@@ -86,7 +86,9 @@ def _folded(text: str) -> str:
 
 
 def _named(value: str, task: str) -> bool:
-    return bool(value) and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", task) is not None
+    if not value or value not in task:  # most values are not: a pattern for each would have to be compiled
+        return False
+    return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", task) is not None
 
 
 def _related(old: str, new: str) -> bool:

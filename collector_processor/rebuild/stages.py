@@ -46,6 +46,8 @@ def rebuild(
     records = tuple(record for body in logs for record in decode_logs(body))
     joined = _with_logs(traces, records)
     runs = _without_strays([_run(trace, reader) for trace in group_runs(joined, reader)], completion)
+    if len(runs) < 2:
+        return tuple(runs)  # there is no other run whose answer its task could quote
     noted = note_possible_joins((run.trace, run.trajectory) for run in runs)
     return tuple(replace(run, trajectory=one) for run, one in zip(runs, noted, strict=True))
 

@@ -15,7 +15,7 @@ from analyzer.analyses.codec import read_prepared, write_prepared
 from analyzer.analyses.prepare import Analysed, Prepared, Preparer, TraceBytes, preparer_of
 from analyzer.analyses.run_comparison import FRESH_S, MOST_RUNS, RunComparison
 from analyzer.history.elements import pack
-from analyzer.history.known_runs import MOST_ELEMENTS, failed_run, from_text, to_text
+from analyzer.history.known_runs import MOST_ELEMENTS, failed_run, from_text, parts_of, to_text
 from analyzer.history.spectrum import LEAST_PASSING, Said
 from analyzer.inquiry.calibration import Worth
 from analyzer.methods.attribution import Attributor
@@ -242,7 +242,7 @@ def test_what_is_compared_crosses_processes_and_is_bounded() -> None:
         Step(index=at, agent=f"agent {at}", kind=StepKind.LLM, output="\ud800 é" if at == 3 else "text")
         for at in range(1_000)
     )
-    run = failed_run(Trajectory(run_id=TRACE, steps=steps), "shöp")
+    run = failed_run(parts_of(Trajectory(run_id=TRACE, steps=steps)), "shöp")
     assert from_text(to_text(run)) == run
     assert len(run.elements) == MOST_ELEMENTS
     assert len(to_text(run)) < 100_000

@@ -105,10 +105,9 @@ def model_call(span: Span) -> ModelCall:
     """Return the facts about a model call in its span."""
     attributes = span.attributes
     usages = [found for name in _USAGES if isinstance(found := structured(attributes.get(name)), Mapping)]
-    model = structured(text(attributes, *_MODELS) or "")  # MLflow writes it as a JSON string
     return ModelCall(
         provider=text(attributes, *_PROVIDERS) or "",
-        model=model if isinstance(model, str) else "",
+        model=model_of(span),
         parameters=dict(_parameters(attributes)),
         input_tokens=_with_cached(
             attributes, _count(attributes, _INPUT_TOKENS, usages, ("input_tokens", "input"))
@@ -116,6 +115,12 @@ def model_call(span: Span) -> ModelCall:
         output_tokens=_count(attributes, _OUTPUT_TOKENS, usages, ("output_tokens", "output")),
         cost_usd=_cost(attributes),
     )
+
+
+def model_of(span: Span) -> str:
+    """Return the model that answered, else the requested one; empty if the span names none."""
+    model = structured(text(span.attributes, *_MODELS) or "")  # MLflow writes it as a JSON string
+    return model if isinstance(model, str) else ""
 
 
 def _parameters(attributes: Attributes) -> Iterator[tuple[str, Scalar]]:
