@@ -127,7 +127,7 @@ class Derivation:
     def computes_in_threes(self, figure: Figure) -> bool:
         """Tell whether an operation on three known values gives this figure."""
         if self._in_threes is None:
-            self._in_threes = sorted(_threes(self._operands[:_MOST_IN_THREES]))
+            self._in_threes = sorted(_in_threes(combinations(self._operands[:_MOST_IN_THREES], 3)))
         return _finds(self._in_threes, figure, (1.0,))
 
     def add(self, value: float) -> None:
@@ -138,8 +138,12 @@ class Derivation:
             [*_alone([value]), *(x for other in self._operands for x in _pair(value, other))]
         )
         self._results.sort()
+        if self._in_threes is not None and len(self._operands) < _MOST_IN_THREES:
+            new = _in_threes((value, *two) for two in combinations(self._operands, 2))
+            self._in_threes = sorted([*self._in_threes, *new])  # quick: most of it is in order
+        else:
+            self._in_threes = None
         self._operands.insert(0, value)
-        self._in_threes = None
 
 
 def converts(figure: Figure, given: Sequence[Figure]) -> bool:
@@ -342,10 +346,10 @@ def _alone(values: Sequence[float]) -> Iterator[float]:
         yield from (100 - one, 1 - one, one / 2, one * 2, one * one)
 
 
-def _threes(values: Sequence[float]) -> list[float]:
-    """Return the results on three values: a list, since yielding thousands takes twice as long."""
+def _in_threes(threes: Iterable[tuple[float, ...]]) -> list[float]:
+    """Return the results on triples of values: a list, since yielding thousands takes twice as long."""
     found: list[float] = []
-    for a, b, c in combinations(values, 3):
+    for a, b, c in threes:
         product = a * b * c
         found += (a + b + c, product, product / 100)
         for x, y, z in ((a, b, c), (b, a, c), (c, a, b)):
