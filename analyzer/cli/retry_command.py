@@ -28,7 +28,8 @@ from analyzer.experiment.retry_gate import INTERVENTIONS, Gate, RetryArm, Share,
 from analyzer.experiment.running.checks import Check
 from analyzer.experiment.running.trial_runner import Options, Parts
 from analyzer.experiment.running.workflow import Command
-from analyzer.inquiry.present import console, counted, plain
+from analyzer.inquiry.present import counted, plain
+from analyzer.inquiry.terminal import console
 from analyzer.lab.retry_pilot import ArmReport, Pilot, PilotRun, RetryPilot, Tried, suspected_call
 from collector_processor.core.runs import Run
 from collector_processor.settings import load_settings

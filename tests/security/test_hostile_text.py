@@ -18,7 +18,14 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
-from analyzer.inquiry.present import attributes_table, console, plain, run_heading, steps_table, verdict_panel
+from analyzer.inquiry.present import plain
+from analyzer.inquiry.terminal import (
+    attributes_table,
+    console,
+    run_heading,
+    steps_table,
+    verdict_panel,
+)
 from analyzer.lab.evaluation.bench_tables import to_svg
 from analyzer.methods.without_model import Signals
 from analyzer.telemetry.json_lines import JsonFormatter
@@ -119,7 +126,7 @@ def test_one_console_without_markup_is_used_everywhere() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and re.search(r"\bConsole$|from_markup$", ast.unparse(node.func))
     }
-    assert made == {("analyzer/inquiry/present.py", "Console"), ("analyzer/cli/output.py", "Console")}
+    assert made == {("analyzer/inquiry/terminal.py", "Console"), ("analyzer/cli/output.py", "Console")}
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from analyzer.inquiry.present import counted, plain, run_heading, set_in_prose, steps_table, verdict_panel
+from analyzer.inquiry.present import counted, plain, set_in_prose
+from analyzer.inquiry.terminal import run_heading, steps_table, verdict_panel
 from analyzer.signals.triage import triage
 from analyzer.telemetry.json_lines import json_text
 from semconv.model import (

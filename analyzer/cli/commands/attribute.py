@@ -24,7 +24,7 @@ from analyzer.cli.recorded_runs import (
 )
 from analyzer.cli.shared_options import FloorOption, MethodOption, ModelOption
 from analyzer.inquiry.explanation import proof_command
-from analyzer.inquiry.present import console
+from analyzer.inquiry.terminal import console
 from semconv.model import Blame
 
 

@@ -48,7 +48,7 @@ from analyzer.experiment.running.checks import Check, CheckFailed, every
 from analyzer.experiment.running.trial_runner import Options, Parts, Ran
 from analyzer.experiment.running.workflow import TIMEOUT_S, Command, Ended
 from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
-from analyzer.inquiry.present import console
+from analyzer.inquiry.terminal import console
 from analyzer.programs.child import Ended as ChildEnded
 from analyzer.programs.child import Seen, Wishes
 from analyzer.programs.model_call import PassedCall

@@ -23,7 +23,8 @@ from analyzer.history.run_diff import (
     matter_in_words,
     nearest_run,
 )
-from analyzer.inquiry.present import console, plain
+from analyzer.inquiry.present import plain
+from analyzer.inquiry.terminal import console
 from analyzer.inquiry.whole_run import WholeRun, whole_run, whole_steps
 from collector_processor.core.runs import Run
 from collector_processor.rebuild.redaction import ALL_KINDS, Cleaner, make_redactor

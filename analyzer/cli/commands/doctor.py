@@ -39,7 +39,8 @@ from analyzer.cli.checks import (
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, print_json
 from analyzer.inquiry.errors import AnalyzerError, ModelError
 from analyzer.inquiry.method import Message, Prompt
-from analyzer.inquiry.present import console, plain
+from analyzer.inquiry.present import plain
+from analyzer.inquiry.terminal import console
 from analyzer.issues.receivers import receiver_names
 from collector_processor.exporters import open_exporter
 from collector_processor.journal import is_in_use

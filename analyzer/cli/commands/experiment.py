@@ -81,7 +81,7 @@ from analyzer.experiment.running.trial_runner import Options
 from analyzer.experiment.running.workflow import TIMEOUT_S, Command, Endpoint, Workflow
 from analyzer.experiment.sequential import Decision
 from analyzer.experiment.walk import MOST_TRIALS
-from analyzer.inquiry.present import console
+from analyzer.inquiry.terminal import console
 from analyzer.issues.labels.kept_trace import KeptTrace
 from analyzer.records.proof_records import Remembered
 from collector_processor.core.runs import Run

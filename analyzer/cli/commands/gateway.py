@@ -38,7 +38,8 @@ from analyzer.experiment.replay.read_tape import read_tape, undeclared_tool
 from analyzer.experiment.replay.tape import NotReplayable, Tape
 from analyzer.experiment.replay.trial import Change, TrialReport
 from analyzer.experiment.replay.trial_tools import ToolRules, plan
-from analyzer.inquiry.present import console, counted
+from analyzer.inquiry.present import counted
+from analyzer.inquiry.terminal import console
 from analyzer.service.lifetime import collecting_rarely
 from collector_processor.core.runs import Run
 from collector_processor.settings import require_token_beyond

@@ -49,7 +49,8 @@ from analyzer.experiment.replay.tape import Tape
 from analyzer.experiment.running.checks import every
 from analyzer.experiment.running.trial_runner import Options, Parts
 from analyzer.experiment.running.workflow import TIMEOUT_S, Command, Endpoint, Workflow
-from analyzer.inquiry.present import console, plain
+from analyzer.inquiry.present import plain
+from analyzer.inquiry.terminal import console
 from analyzer.lab.injection.fault_kinds import FaultKind
 from analyzer.lab.injection.gates import (
     Likeness,

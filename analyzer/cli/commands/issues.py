@@ -16,7 +16,8 @@ from rich.text import Text
 
 from analyzer.cli.kept_runs import DataDirOption, find_issue, opened_store
 from analyzer.cli.output import FormatOption, OutputFormat, WrongUsage, optional, print_json
-from analyzer.inquiry.present import console, plain
+from analyzer.inquiry.present import plain
+from analyzer.inquiry.terminal import console
 from analyzer.issues.counting import CountingRules, IssueCounting
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.label_store import LabelStore

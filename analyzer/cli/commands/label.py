@@ -19,7 +19,8 @@ from rich.table import Table
 
 from analyzer.cli.kept_runs import DataDirOption, TenantOption, opened_store
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
-from analyzer.inquiry.present import console, counted, plain
+from analyzer.inquiry.present import counted, plain
+from analyzer.inquiry.terminal import console
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.labelling import AcceptedLabel, accept_label, find_run

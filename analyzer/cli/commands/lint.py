@@ -13,7 +13,8 @@ from rich.text import Text
 from analyzer.cli.commands.map import proposed, write_mapping
 from analyzer.cli.output import FormatOption, OutputFormat, complain, print_json
 from analyzer.cli.recorded_runs import FilesArgument, LogsOption, RecordedRuns, reader_here
-from analyzer.inquiry.present import console, counted, plain
+from analyzer.inquiry.present import counted, plain
+from analyzer.inquiry.terminal import console
 from collector_processor.core.runs import Run
 from collector_processor.lint import INFERRED, Finding, Severity
 from collector_processor.lint import lint as look_at

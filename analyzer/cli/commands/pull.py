@@ -26,7 +26,8 @@ from analyzer.cli.output import (
 from analyzer.cli.recorded_runs import RecordedRun, runs_of
 from analyzer.cli.shared_options import FloorOption, MethodOption, ModelOption
 from analyzer.inquiry.errors import UnreadableInput
-from analyzer.inquiry.present import console, counted, plain
+from analyzer.inquiry.present import counted, plain
+from analyzer.inquiry.terminal import console
 from analyzer.pulling import BACKENDS
 from analyzer.pulling.backend import Backend, Found, Wanted
 from analyzer.pulling.client import checked_url

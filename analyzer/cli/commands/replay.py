@@ -26,7 +26,8 @@ from analyzer.cli.output import (
     progress_bar,
 )
 from analyzer.cli.recorded_runs import FilesArgument, LogsOption, load
-from analyzer.inquiry.present import console, counted
+from analyzer.inquiry.present import counted
+from analyzer.inquiry.terminal import console
 from analyzer.recordings.recording import as_protobuf
 from collector_processor.exporters import JsonExporter, open_exporter
 from collector_processor.otlp import NO_TENANT, Delivered, Exporter, SendOutcome, Signal, TryLater

@@ -28,7 +28,8 @@ from analyzer.cli.output import (
     optional,
     print_json,
 )
-from analyzer.inquiry.present import console, counted, plain
+from analyzer.inquiry.present import counted, plain
+from analyzer.inquiry.terminal import console
 from analyzer.issues.beside_verdicts import NO_INDEX, text_row
 from analyzer.issues.labels.kept_run import searched_text
 from analyzer.issues.labels.kept_trace import otlp_json, read_kept

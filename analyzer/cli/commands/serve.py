@@ -22,7 +22,7 @@ import uvloop
 from analyzer.analyses.composition import budget_of, open_analyst, prepare_model
 from analyzer.analyses.executor import open_pool, stepping_in
 from analyzer.cli.output import FormatOption, OutputFormat, WrongUsage, optional, print_json
-from analyzer.inquiry.present import console
+from analyzer.inquiry.terminal import console
 from analyzer.service.all_in_one import Running, running_service
 from analyzer.service.halves import (
     STOP_S,

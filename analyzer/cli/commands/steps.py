@@ -8,7 +8,7 @@ import typer
 
 from analyzer.cli.output import FormatOption, OutputFormat, print_json
 from analyzer.cli.recorded_runs import FilesArgument, LogsOption, RecordedRuns
-from analyzer.inquiry.present import console, run_heading, steps_table
+from analyzer.inquiry.terminal import console, run_heading, steps_table
 from semconv.model import Step, Trajectory
 
 

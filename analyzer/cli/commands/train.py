@@ -28,7 +28,7 @@ from analyzer.cli.output import (
 )
 from analyzer.inquiry.conversation import Conversation
 from analyzer.inquiry.errors import UnreadableInput
-from analyzer.inquiry.present import console
+from analyzer.inquiry.terminal import console
 from analyzer.issues.labels.label_store import LabelStore, OpinionStore
 from analyzer.issues.labels.labelling import UNNAMED, TrainingRuns, proved_runs, training_runs
 from analyzer.issues.labels.queue import Name, is_random

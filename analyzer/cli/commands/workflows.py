@@ -12,7 +12,8 @@ from rich.table import Table
 
 from analyzer.cli.kept_runs import DataDirOption, opened_store
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, optional, print_json
-from analyzer.inquiry.present import console, plain
+from analyzer.inquiry.present import plain
+from analyzer.inquiry.terminal import console
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.report import iso
 from analyzer.issues.workflow_reports import (

@@ -15,7 +15,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from analyzer.inquiry.present import console
+from analyzer.inquiry.terminal import console
 from analyzer.lab.evaluation.scores import Score
 
 _SHOWN_ERRORS: Final = 3
