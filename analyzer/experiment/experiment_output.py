@@ -6,7 +6,9 @@ import shlex
 from collections.abc import Iterable
 from typing import Any, Final
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
 from rich.text import Text
 
 from analyzer.experiment.call_budget import Price, Spent
@@ -19,7 +21,7 @@ from analyzer.experiment.replay.trial_tools import Planned, plan
 from analyzer.experiment.running.workflow import Workflow
 from analyzer.experiment.sequential import Arm, Decision
 from analyzer.inquiry.present import counted, plain
-from analyzer.records.proof_records import Report
+from analyzer.records.proof_records import MOST_CELL, MOST_LINE, Report
 from semconv.model import agent_label
 from semconv.record import record, replace
 
@@ -52,7 +54,19 @@ def progress(conductor: Conductor) -> str:
 def conclusion(result: Experiment) -> RenderableType:
     """Return a table of the steps tried, and the conclusion, with the files of the trials."""
     found = report(result)
-    return replace(found, lines=(*found.lines, *_kept_lines(result.kept))).shown()
+    return shown(replace(found, lines=(*found.lines, *_kept_lines(result.kept))))
+
+
+def shown(found: Report) -> RenderableType:
+    """Return a report's table and panel for a terminal."""
+    lines = "\n".join(plain(line, MOST_LINE) for line in found.lines)
+    panel = Panel(Text(lines), title=Text(found.head), title_align="left")
+    if not found.rows:
+        return panel
+    table = Table(*found.columns, box=None)
+    for row in found.rows:
+        table.add_row(*(Text(plain(cell, MOST_CELL)) for cell in row))
+    return Group(table, panel)
 
 
 def report(result: Experiment) -> Report:

@@ -7,11 +7,6 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
-from rich.console import Group, RenderableType
-from rich.panel import Panel
-from rich.table import Table
-from rich.text import Text
-
 from analyzer.inquiry.present import plain
 from analyzer.inquiry.visible import visible
 from collector_processor.rebuild.redaction import Redactor
@@ -24,8 +19,9 @@ _LINKED: Final = re.compile(r"(?<=:)(?=//)|(?<=www)(?=\.)|(?<=[@#])", re.IGNOREC
 """Where GitHub must not read on: in bare addresses, and after the marks of people and issues."""
 _GAP: Final = "\u200b"
 _MOST_ROWS: Final = 100
-_MOST_LINE: Final = 1_000
-_MOST_CELL: Final = 300
+MOST_LINE: Final = 1_000
+MOST_CELL: Final = 300
+"""Characters of a line and of a cell that are shown and kept."""
 
 
 @record
@@ -37,17 +33,6 @@ class Report:
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
     """Cells in the order of the columns."""
-
-    def shown(self) -> RenderableType:
-        """Return a table and a panel for a terminal."""
-        lines = "\n".join(plain(line, _MOST_LINE) for line in self.lines)
-        panel = Panel(Text(lines), title=Text(self.head), title_align="left")
-        if not self.rows:
-            return panel
-        table = Table(*self.columns, box=None)
-        for row in self.rows:
-            table.add_row(*(Text(plain(cell, _MOST_CELL)) for cell in row))
-        return Group(table, panel)
 
     def markdown(self, title: str) -> str:
         """Return the report for a pull request; no text in it can become a link, an image or a mention."""
@@ -63,10 +48,10 @@ class Report:
             return redactor.redact(plain(text, most))
 
         return {
-            "head": clean(self.head, _MOST_CELL),
-            "lines": [clean(line, _MOST_LINE) for line in self.lines],
+            "head": clean(self.head, MOST_CELL),
+            "lines": [clean(line, MOST_LINE) for line in self.lines],
             "columns": list(self.columns),
-            "rows": [[clean(cell, _MOST_CELL) for cell in row] for row in self.rows[:_MOST_ROWS]],
+            "rows": [[clean(cell, MOST_CELL) for cell in row] for row in self.rows[:_MOST_ROWS]],
         }
 
 
@@ -119,7 +104,7 @@ def given_in(found: object) -> Remembered | None:
 
 
 def _cell(text: str) -> str:
-    shown = " ".join(visible(text).split())[:_MOST_CELL]
+    shown = " ".join(visible(text).split())[:MOST_CELL]
     return _LINKED.sub(_GAP, shown.translate(_MARKDOWN))
 
 

@@ -42,6 +42,7 @@ from analyzer.experiment.backtest.findings import Backtest, progress, report, to
 from analyzer.experiment.backtest.plan import MOST_TRIALS, Plan, Side, Verdict
 from analyzer.experiment.call_budget import BUDGET_USD, Ledger
 from analyzer.experiment.captured import Capture, capturing
+from analyzer.experiment.experiment_output import shown
 from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.gateway_server import serving
 from analyzer.experiment.running.checks import Check, CheckFailed, every
@@ -244,7 +245,7 @@ def _show(found: Backtest, output: BacktestFormat) -> None:
         case BacktestFormat.MARKDOWN:
             sys.stdout.write(report(found).markdown("blamespan backtest"))
         case BacktestFormat.TABLE:
-            console().print(report(found).shown())
+            console().print(shown(report(found)))
 
 
 class Watching:
