@@ -179,7 +179,7 @@ def dialogue_spans(
     Returns:
         Spans in the order of their start, the root first; empty if no agent speaks and no tool answers.
     """
-    messages = in_order(messages)
+    messages = list(in_order(messages))
     if not any(one.speaker in _SHOWN for one in messages):
         return ()
     times = _times(messages, begin_ns)
@@ -204,7 +204,7 @@ def dialogue_spans(
         attributes=attributes,
         error=error or None,
     )
-    return (root, *made.spans())
+    return (root, *made.spans(messages))
 
 
 def dialogues_spans(dialogues: Iterable[Iterable[Message]], *, name: str) -> Iterator[Span]:
@@ -307,7 +307,6 @@ class _Dialogue:
         self._first_id: Final = int(trace_id[:16], 16)
         self._resource: Final = Resource(attributes={"service.name": name})
         self.root_id: Final = self._id("root")
-        self._messages: Final = messages
         self._times: Final = times
         self._asked: Final[defaultdict[str, deque[_Asked]]] = defaultdict(deque)
         """Calls without a result yet, by their id; by the tool's name if they have none."""
@@ -331,9 +330,13 @@ class _Dialogue:
     def _id(self, of: str) -> SpanId:
         return SpanId(hashlib.sha256(f"{self._trace_id} {of}".encode("utf-8", "replace")).hexdigest()[:16])
 
-    def spans(self) -> list[Span]:
-        """Return the spans below the root, in the order of their start."""
-        found = [span for place, one in enumerate(self._messages) if (span := self._of(place, one))]
+    def spans(self, messages: list[Message]) -> list[Span]:
+        """Return the spans below the root, in the order of their start.
+
+        The list is emptied meanwhile: a message takes as much memory as the span that is made of it.
+        """
+        messages.reverse()
+        found = [span for place in range(len(messages)) if (span := self._of(place, messages.pop()))]
         inside = list(self._around)
         below: defaultdict[SpanId | None, list[Span]] = defaultdict(list)
         for span in found if inside else ():
