@@ -38,8 +38,7 @@ def _is_document(one: Any) -> bool:
 
 
 def _are_items(items: Sequence[Any]) -> bool:
-    raw = [_raw(one) for one in items]
-    return all(map(_is_item, raw)) and any(map(_is_of_this_api, raw))
+    return all(map(_is_item, map(_raw, items))) and any(map(_is_of_this_api, map(_raw, items)))
 
 
 def _raw(one: Any) -> Any:
