@@ -28,6 +28,7 @@ from semconv.attributes import (
     GEN_AI_OPERATION_NAME,
     GEN_AI_OUTPUT_MESSAGES,
     GEN_AI_REQUEST_MODEL,
+    GEN_AI_RESPONSE_FINISH_REASONS,
     GEN_AI_SYSTEM_INSTRUCTIONS,
     GEN_AI_TOOL_CALL_ARGUMENTS,
     GEN_AI_TOOL_CALL_ID,
@@ -120,6 +121,8 @@ class Message:
     """Id of the call during which the message was written; empty at the top."""
     tokens: tuple[int, int] | None = None
     """Input and output tokens, if recorded."""
+    finish: str = ""
+    """Why the model stopped, if it was not done: a limit, a filter."""
     is_whole_turn: bool = False
     """Whether it is all that is recorded of an agent's turn: its calls of models and tools are not."""
 
@@ -229,7 +232,8 @@ def joined_answers(messages: Iterable[Message]) -> list[Message]:
             found.append(one)
             continue
         text = "\n".join(filter(None, (last.text, one.text)))
-        found[-1] = replace(last, text=text, calls=(*last.calls, *one.calls), time_ns=one.time_ns)
+        calls = (*last.calls, *one.calls)
+        found[-1] = replace(last, text=text, calls=calls, time_ns=one.time_ns, finish=one.finish)
     return found
 
 
@@ -404,6 +408,8 @@ class _Dialogue:
             attributes[GEN_AI_OUTPUT_MESSAGES] = f'[{{"role": "assistant", "parts": {parts}}}]'
         if one.tokens:
             attributes[GEN_AI_USAGE_INPUT_TOKENS], attributes[GEN_AI_USAGE_OUTPUT_TOKENS] = one.tokens
+        if one.finish:
+            attributes[GEN_AI_RESPONSE_FINISH_REASONS] = (one.finish,)
         return self.span(
             span_id=self._place_id(place),
             parent_id=self._parent(one),

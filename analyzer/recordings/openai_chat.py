@@ -18,12 +18,14 @@ from analyzer.recordings.fields import in_order, json_text, objects, text_at
 from analyzer.recordings.message_parts import (
     dialogues_of,
     error_text,
+    finish_of,
     is_failed,
     nested_call,
     text_of,
 )
 from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.model import ToolCall
+from semconv.record import replace
 
 _ROLES: Final[Mapping[str, Speaker]] = {
     spelling: speaker
@@ -84,7 +86,13 @@ def _asked(document: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def _answers(document: Mapping[str, Any]) -> list[Any]:
-    return [choice["message"] for choice in objects(document.get("choices"))[:1] if "message" in choice]
+    choices = [one for one in objects(document.get("choices"))[:1] if "message" in one]
+    return [
+        {**one["message"], "finish_reason": reason}
+        if (reason := finish_of(one.get("finish_reason"))) and isinstance(one["message"], dict)
+        else one["message"]
+        for one in choices
+    ]
 
 
 def _held(document: Any) -> Sequence[Any]:
@@ -115,7 +123,8 @@ def _message(one: Mapping[str, Any]) -> Message:
     text = content if content.__class__ is str else text_of(content)
     if speaker is _AGENT:
         calls = tuple(_calls(one)) if "tool_calls" in one or "function_call" in one else ()
-        return _said(speaker, text or json_text(one.get("refusal")), _name(one), calls)
+        said = _said(speaker, text or json_text(one.get("refusal")), _name(one), calls)
+        return replace(said, finish=finish_of(one["finish_reason"])) if "finish_reason" in one else said
     if speaker is not Speaker.TOOL:
         return _said(speaker, text)
     error = error_text(one["error"]) if "error" in one else ""

@@ -79,7 +79,9 @@ def _completion(chunks: Sequence[_Object]) -> _Object:
             {"id": one["id"], "function": {key: "".join(one[key]) for key in ("name", "arguments")}}
             for one in calls.values()
         ]
-    answer = {"object": "chat.completion", "choices": [{"index": 0, "message": message}]}
+    finish = next((one["finish_reason"] for one in reversed(choices) if one.get("finish_reason")), None)
+    choice = {"index": 0, "message": message, "finish_reason": finish}
+    answer = {"object": "chat.completion", "choices": [choice]}
     return {**answer, **{key: one[key] for one in chunks for key in ("model", "error") if one.get(key)}}
 
 
@@ -92,7 +94,7 @@ def _of_ollama(lines: Iterable[_Object]) -> list[Any]:
             calls = [call for each in said for call in objects(each.get("tool_calls"))]
             content = "".join(text_at(each, "content") for each in said)
             message = {"role": "assistant", "content": content, **({"tool_calls": calls} if calls else {})}
-            found.append({"choices": [{"message": message}]})
+            found.append({"choices": [{"message": message, "finish_reason": one.get("done_reason")}]})
             said = []
     return found
 
@@ -122,6 +124,10 @@ def _of_blocks(events: Iterable[_Object]) -> list[Any]:
             delta = object_at(event, "delta")
             key = _DELTAS.get(text_at(delta, "type"), "partial_json")
             pieces[index].append(text_at(delta, key))
+        elif kind == "message_delta" and found:
+            found[-1]["stop_reason"] = (
+                object_at(event, "delta").get("stop_reason") or found[-1]["stop_reason"]
+            )
         elif kind == "error" and found:
             found[-1]["error"] = error_text(event)
     return found[:-1]

@@ -256,6 +256,38 @@ def test_what_a_browser_asked_of_others_is_no_call_of_a_model(api: str, place: i
     assert told(run({"log": {"version": "1.2", "entries": entries}})) == told(run(*calls))
 
 
+# --- answers cut off at a limit ---
+
+_CUT = {
+    "chat": lambda response: response["choices"][0].update(finish_reason="length"),
+    "anthropic": lambda response: response.update(stop_reason="max_tokens"),
+    "responses": lambda response: response.update(incomplete_details={"reason": "max_output_tokens"}),
+    "gemini": lambda response: response["candidates"][0].update(finishReason="MAX_TOKENS"),
+    "bedrock": lambda response: response.update(stopReason="max_tokens"),
+}
+
+
+def cut(api: str, *calls: tuple[int, bool], place: int) -> list[Entry]:
+    """Return a log in which the API says of one answer that it was cut off at the output limit."""
+    found = json.loads(json.dumps(log(api, *calls)).replace(ANSWER, f"{ANSWER} Low water is at 08:05 and"))
+    _CUT[api](found[place]["response"])
+    return list(found)
+
+
+@each_api
+def test_a_last_answer_that_was_cut_off_is_a_failed_call(api: str) -> None:
+    found = cut(api, (1, True), (3, True), place=1)
+    verdict = attribute_(found)
+    assert (verdict.status, verdict.step) == (Status.ATTRIBUTED, 2)
+    assert "cut off at the model's output limit" in verdict.reason
+    assert attribute_(log(api, (1, True), (3, True))).status is Status.NO_FAILURE
+
+
+@each_api
+def test_an_answer_that_was_cut_off_before_the_run_went_on_accuses_nobody(api: str) -> None:
+    assert attribute_(cut(api, (1, True), (3, True), place=0)).status is Status.NO_FAILURE
+
+
 # --- streams ---
 
 
@@ -308,6 +340,8 @@ RESPONSES = [
     *({"type": "response.output_item.done", "item": one} for one in ITEMS),
     {"type": "response.completed", "response": {**RESPONSE, "output": ITEMS}},
 ]
+LONG = {"content": " Low water is at 08:05, high water at 14:20, low water"}
+OLLAMA_END = {"message": LONG, "done": True, "done_reason": "length"}
 STREAMED = 'I look.\ncall tide_table({"port": "Dover"})\ncall clock({})'
 each_stream = pytest.mark.parametrize(
     "events", [CHUNKS, BLOCKS, RESPONSES, RESPONSES[:-1]], ids=["chat", "anthropic", "responses", "cut off"]
@@ -343,6 +377,27 @@ def test_a_log_may_hold_the_stream_in_place_of_the_response(events: list[Entry])
     for response in (events, sent(events)):
         found = run({"request": request, "response": response})
         assert (found.task, told(found)) == (TASK, [("assistant", "llm", STREAMED)])
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [*CHUNKS, {**chunk({}), "choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]}],
+        [*BLOCKS[:-2], {"type": "message_delta", "delta": {"stop_reason": "max_tokens"}}, BLOCKS[-1]],
+        [
+            *RESPONSES[:-1],
+            {
+                "type": "response.incomplete",
+                "response": {**RESPONSE, "incomplete_details": {"reason": "max_output_tokens"}},
+            },
+        ],
+        [{"message": {"content": "I look."}, "done": False}, OLLAMA_END],
+    ],
+    ids=["chat", "anthropic", "responses", "ollama"],
+)
+def test_a_stream_that_ends_at_the_output_limit_is_a_failed_call(events: list[Entry]) -> None:
+    (step,) = run(*events).steps
+    assert "cut off at the model's output limit" in step.error
 
 
 def test_chunks_of_several_answers_may_be_mixed() -> None:
