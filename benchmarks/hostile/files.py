@@ -194,8 +194,8 @@ def lengthened(data: bytes, length: int) -> bytes:
 def grown(data: bytes, size: int) -> bytes:
     """Return a file of the same format with at least ``size`` bytes.
 
-    Its records are repeated, or the largest list in its only document that its reader reads; each copy has
-    ids of its own, by which its items refer to one another.
+    Its records are repeated, or the largest list in its only document that its reader reads, or that document
+    if there is no such list; each copy has ids of its own, by which its items refer to one another.
     """
     text = split_text(data)
     if text is None or text.form == "a log":
@@ -216,9 +216,9 @@ def grown(data: bytes, size: int) -> bytes:
         held[:] = [*items, *_copies(items, 1)]
         if read_recording(json.dumps(form).encode()) != small:
             held[:] = _copies(items, size)
-            break
+            return json.dumps(form).encode()
         held[:] = items
-    return json.dumps(form).encode()
+    return json.dumps(_copies(records, size)).encode()
 
 
 def _lists_in(document: dict[str, Any]) -> list[list[Any]]:

@@ -50,6 +50,7 @@ _COLUMNS: Final = """
 _PARTS: Final = {
     FORMATS[0].example: "Traces",
     "claude-code.jsonl": "Sessions of coding agents",
+    "chatgpt-export.json": "Exports of chat programs",
     "openai-responses.json": "Messages",
 }
 """Headings, by the example of the first format below each."""
