@@ -9,6 +9,7 @@ those of the API; a list whose roles or names are agents of a group chat is a co
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -49,6 +50,7 @@ _PLAIN_PARTS: Final = frozenset({"text", "image_url", "input_audio", "file", "re
 
 def is_openai_chat(records: Records) -> bool:
     """Tell whether records are messages of the chat API or documents with some, one an answer or an error."""
+    records = _spelled(records)
     if _are_messages(records):
         return _has_answer(records)
     is_answered = False
@@ -58,6 +60,30 @@ def is_openai_chat(records: Records) -> bool:
             return False
         is_answered = is_answered or _has_answer(held) or (bool(held) and is_failed(one))
     return is_answered
+
+
+_CAPITALS: Final = frozenset({"Role", "Messages"})
+"""Keys as .NET and Go write those of a class or struct, unless they are told otherwise."""
+_HOLDERS: Final = frozenset({"messages", "tool_calls", "function"})
+_DEEPEST: Final = 6
+"""Objects and lists from a document to the function of a call."""
+_WORD_END: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def _spelled(records: Records) -> Records:
+    """Return records with the API's keys, where theirs begin with capitals (``ToolCalls``)."""
+    if not isinstance(records[0], dict) or _CAPITALS.isdisjoint(records[0]):
+        return records
+    return [_with_small_keys(one, _DEEPEST) for one in records]
+
+
+def _with_small_keys(value: Any, levels: int) -> Any:
+    if isinstance(value, list) and levels:
+        return [_with_small_keys(one, levels - 1) for one in value]
+    if not isinstance(value, dict) or not levels:
+        return value
+    named = ((_WORD_END.sub("_", key).lower(), inner) for key, inner in value.items())
+    return {key: _with_small_keys(inner, levels - 1) if key in _HOLDERS else inner for key, inner in named}
 
 
 def _are_messages(found: Sequence[Any]) -> bool:
@@ -108,6 +134,7 @@ def _is_part(part: Any) -> bool:
 
 def read_openai_chat(records: Records) -> Spans:
     """Read one dialogue, or one for each document."""
+    records = _spelled(records)
     if _is_message(records[0]):
         newest_first = text_at(records[0], "object") == "thread.message"
         return dialogue_spans(
