@@ -15,7 +15,7 @@ from analyzer.api.local import attribute, read_runs
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.read_files import read_recording
 from semconv.model import Status, Trajectory
-from tests.message_runs import ANSWER, CALL, TASK, USER, run, runs, told, tools
+from tests.message_runs import ANSWER, CALL, ERROR, TASK, USER, run, runs, told, tools
 from tests.operations import operations
 from tests.security.mutations import mutate_json
 
@@ -342,9 +342,54 @@ RESPONSES = [
 ]
 LONG = {"content": " Low water is at 08:05, high water at 14:20, low water"}
 OLLAMA_END = {"message": LONG, "done": True, "done_reason": "length"}
+CONVERSE: list[Entry] = [
+    {"messageStart": {"role": "assistant"}},
+    *({"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"text": text}}} for text in ("I ", "look.")),
+    {"contentBlockDelta": {"contentBlockIndex": 1, "delta": {"reasoningContent": {"text": "Hm."}}}},
+    {
+        "contentBlockStart": {
+            "contentBlockIndex": 2,
+            "start": {"toolUse": {"toolUseId": "t0", "name": "tide_table"}},
+        }
+    },
+    *(
+        {"contentBlockDelta": {"contentBlockIndex": 2, "delta": {"toolUse": {"input": one}}}}
+        for one in ('{"port": ', '"Dover"}')
+    ),
+    {"contentBlockStop": {"contentBlockIndex": 2}},
+    {
+        "contentBlockStart": {
+            "contentBlockIndex": 3,
+            "start": {"toolUse": {"toolUseId": "t1", "name": "clock"}},
+        }
+    },
+    {"contentBlockDelta": {"contentBlockIndex": 3, "delta": {"toolUse": {"input": "{}"}}}},
+    {"messageStop": {"stopReason": "tool_use"}},
+    {"metadata": {"usage": {"inputTokens": 9, "outputTokens": 9}}},
+]
+PAGE: list[Entry] = [
+    {"type": "start", "messageId": "m1"},
+    {"type": "start-step"},
+    {"type": "text-start", "id": "0"},
+    *({"type": "text-delta", "id": "0", "delta": text} for text in ("I ", "look.")),
+    {"type": "text-end", "id": "0"},
+    {"type": "tool-input-start", "toolCallId": "t0", "toolName": "tide_table"},
+    {"type": "tool-input-delta", "toolCallId": "t0", "inputTextDelta": '{"port": "Dover"}'},
+    {
+        "type": "tool-input-available",
+        "toolCallId": "t0",
+        "toolName": "tide_table",
+        "input": {"port": "Dover"},
+    },
+    {"type": "tool-input-available", "toolCallId": "t1", "toolName": "clock", "input": {}},
+    {"type": "finish-step"},
+    {"type": "finish"},
+]
 STREAMED = 'I look.\ncall tide_table({"port": "Dover"})\ncall clock({})'
 each_stream = pytest.mark.parametrize(
-    "events", [CHUNKS, BLOCKS, RESPONSES, RESPONSES[:-1]], ids=["chat", "anthropic", "responses", "cut off"]
+    "events",
+    [CHUNKS, BLOCKS, RESPONSES, RESPONSES[:-1], CONVERSE, PAGE],
+    ids=["chat", "anthropic", "responses", "cut off", "bedrock", "page"],
 )
 
 
@@ -373,7 +418,8 @@ def test_a_streamed_answer_is_read_whole(events: list[Entry], written: Callable[
 @each_stream
 def test_a_log_may_hold_the_stream_in_place_of_the_response(events: list[Entry]) -> None:
     key = "input" if events[0].get("type", "").startswith("response.") else "messages"
-    request = {"model": "m", key: [USER]}
+    asked = {**USER, "content": [{"text": TASK}]} if events is CONVERSE else USER
+    request = {"model": "m", key: [asked]}
     for response in (events, sent(events)):
         found = run({"request": request, "response": response})
         assert (found.task, told(found)) == (TASK, [("assistant", "llm", STREAMED)])
@@ -392,12 +438,48 @@ def test_a_log_may_hold_the_stream_in_place_of_the_response(events: list[Entry])
             },
         ],
         [{"message": {"content": "I look."}, "done": False}, OLLAMA_END],
+        [*CONVERSE[:-2], {"messageStop": {"stopReason": "max_tokens"}}],
+        [*PAGE[:-1], {"type": "finish", "finishReason": "length"}],
     ],
-    ids=["chat", "anthropic", "responses", "ollama"],
+    ids=["chat", "anthropic", "responses", "ollama", "bedrock", "page"],
 )
 def test_a_stream_that_ends_at_the_output_limit_is_a_failed_call(events: list[Entry]) -> None:
     (step,) = run(*events).steps
     assert "cut off at the model's output limit" in step.error
+
+
+def test_a_page_gets_the_results_of_its_tools_too_and_asks_again_with_them() -> None:
+    """Each request of a page repeats the dialogue; texts of two steps may have one id."""
+    failed = {"type": "tool-output-error", "toolCallId": "t0", "errorText": ERROR}
+    works = {"type": "tool-output-available", "toolCallId": "t1", "output": {"now": "09:00"}}
+    said = {"type": "text-delta", "id": "0", "delta": ANSWER}
+    events = [*PAGE[:-1], failed, works, PAGE[1], said, PAGE[-1]]
+    asked: Entry = {"id": "m0", "role": "user", "parts": [{"type": "text", "text": TASK}]}
+    first = {"request": {"messages": [asked]}, "response": sent(events)}
+    assert [kind for _, kind, _ in told(run(first))] == ["llm", "tool", "llm", "tool", "llm"]
+    assert [each[2:] for each in tools(run(first))] == [(ERROR, ERROR), ('{"now": "09:00"}', "")]
+    parts = [{"type": "text", "text": "I look."}, {"type": "text", "text": ANSWER}]
+    again = [asked, {"id": "m1", "role": "assistant", "parts": parts}, {**asked, "id": "m2"}]
+    second = {"request": {"messages": again}, "response": sent([*PAGE[:5], PAGE[-1]])}
+    assert [kind for _, kind, _ in told(run(first, second))] == ["llm", "llm"]
+
+
+def test_a_call_of_bedrock_that_failed_in_its_stream_says_why() -> None:
+    request = {"messages": [{**USER, "content": [{"text": TASK}]}]}
+    busy: list[Entry] = [{"throttlingException": {"message": "Too many tokens"}}]
+    streams: list[list[Entry]] = [[*CONVERSE[:1], *busy], busy]
+    for events in streams:
+        (step,) = run({"request": request, "response": events}).steps
+        assert step.error == "throttlingException: Too many tokens"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [{"type": "start", "at": 1}, {"type": "file", "name": "x"}, {"metadata": {"a": 1}}, {"type": "finish"}],
+)
+def test_events_of_other_programs_are_no_stream(record: Entry) -> None:
+    with pytest.raises(UnreadableInput, match="unknown format"):
+        read_recording(json.dumps([record, record]).encode())
 
 
 def test_chunks_of_several_answers_may_be_mixed() -> None:
@@ -419,8 +501,10 @@ def test_lines_that_ollama_streams_are_one_answer() -> None:
         [CHUNKS[1], {"error": BUSY["error"]}],
         [*BLOCKS[:1], {"type": "error", **BUSY}],
         [RESPONSES[0], {"type": "error", "code": "overloaded_error", "message": "Overloaded"}],
+        [*CONVERSE[:3], {"overloaded_error": {}, **BUSY}],
+        [*PAGE[:5], {"type": "error", "errorText": BUSY_TEXT}],
     ],
-    ids=["chat", "anthropic", "responses"],
+    ids=["chat", "anthropic", "responses", "bedrock", "page"],
 )
 def test_an_error_in_a_stream_is_the_calls(events: list[Entry]) -> None:
     assert kinds(run(*events))[-1] == ("llm", BUSY_TEXT)
