@@ -17,6 +17,7 @@ from analyzer.recordings.message_parts import (
     Result,
     call_of,
     dialogues_of,
+    ended,
     finish_of,
     is_failed,
     listed,
@@ -76,10 +77,8 @@ def _asked(document: Mapping[str, Any]) -> list[Any]:
 
 def _answers(document: Mapping[str, Any]) -> list[Any]:
     """Return the answer that stands beside a request, with the reason if it was cut off."""
-    answer, reason = object_at(document, "output").get("message"), finish_of(document.get("stopReason"))
-    if not isinstance(answer, dict):
-        return []
-    return [{**answer, "stopReason": reason} if reason else answer]
+    answer = object_at(document, "output").get("message")
+    return [ended(answer, document.get("stopReason"))] if isinstance(answer, dict) else []
 
 
 def read_bedrock(records: Records) -> Spans:
@@ -93,7 +92,7 @@ def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:
     template = Message(
         speaker=_SPEAKERS[message["role"]],
         time_ns=nanoseconds(one.get("created_at")),
-        finish=finish_of(message.get("stopReason")),
+        finish=finish_of(message.get("finish_reason")),
     )
     yield from turn(template, map(_part, listed(message["content"])))
 

@@ -19,6 +19,7 @@ from analyzer.recordings.message_parts import (
     Result,
     call_of,
     continued,
+    ended,
     finish_of,
     is_failed,
     listed,
@@ -84,13 +85,8 @@ def _asked(document: Mapping[str, Any]) -> list[Any]:
 
 def _answers(document: Mapping[str, Any]) -> list[Any]:
     """Return the answer that stands beside a request, with the reason if it was cut off."""
-    found = [one for one in objects(document.get("candidates"))[:1] if "content" in one]
-    return [
-        {**one["content"], "finishReason": reason}
-        if (reason := finish_of(_at(one, "finishReason"))) and isinstance(one["content"], dict)
-        else one["content"]
-        for one in found
-    ]
+    found = objects(document.get("candidates"))[:1]
+    return [ended(one["content"], _at(one, "finishReason")) for one in found if "content" in one]
 
 
 def read_gemini(records: Records) -> Spans:
@@ -112,7 +108,7 @@ def _dialogue(document: Mapping[str, Any], found: Sequence[Any]) -> Iterator[Mes
 
 def _of_content(one: Mapping[str, Any]) -> Iterator[Message]:
     speaker = Speaker.AGENT if one.get("role") == "model" else Speaker.USER
-    yield from messages_of_content(Message(speaker=speaker, finish=finish_of(one.get("finishReason"))), one)
+    yield from messages_of_content(Message(speaker=speaker, finish=finish_of(one.get("finish_reason"))), one)
 
 
 def messages_of_content(template: Message, content: Mapping[str, Any]) -> Iterator[Message]:

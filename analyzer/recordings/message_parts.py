@@ -339,6 +339,12 @@ def finish_of(reason: Any) -> str:
     return "" if is_done else found
 
 
+def ended(answer: Any, reason: Any) -> Any:
+    """Return an answer with why the model stopped as its ``finish_reason``, if it was not done."""
+    found = finish_of(reason)
+    return {**answer, "finish_reason": found} if found and isinstance(answer, dict) else answer
+
+
 def tokens_of(
     usage: Any, asked: str = "input_tokens", answered: str = "output_tokens"
 ) -> tuple[int, int] | None:

@@ -18,6 +18,7 @@ from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogue_sp
 from analyzer.recordings.fields import in_order, json_text, objects, text_at
 from analyzer.recordings.message_parts import (
     dialogues_of,
+    ended,
     error_text,
     finish_of,
     is_failed,
@@ -112,13 +113,8 @@ def _asked(document: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def _answers(document: Mapping[str, Any]) -> list[Any]:
-    choices = [one for one in objects(document.get("choices"))[:1] if "message" in one]
-    return [
-        {**one["message"], "finish_reason": reason}
-        if (reason := finish_of(one.get("finish_reason"))) and isinstance(one["message"], dict)
-        else one["message"]
-        for one in choices
-    ]
+    choices = objects(document.get("choices"))[:1]
+    return [ended(one["message"], one.get("finish_reason")) for one in choices if "message" in one]
 
 
 def _held(document: Any) -> Sequence[Any]:

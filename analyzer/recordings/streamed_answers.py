@@ -260,7 +260,7 @@ def _page_answer(events: Iterable[_Object]) -> _Object:
         elif _is_error(event):
             error = text_at(event, "errorText") or error_text(event)
     said = list(map(_page_part, parts.values()))
-    message = {"role": "assistant", "parts": said, "finishReason": finish}
+    message = {"role": "assistant", "parts": said, "finish_reason": finish}
     answer = {"output": {"message": message}} if said or not error else {}
     return {**answer, **({"error": error} if error else {})}
 

@@ -19,6 +19,7 @@ from analyzer.recordings.message_parts import (
     Result,
     call_of,
     dialogues_of,
+    ended,
     finish_of,
     listed,
     text_of,
@@ -63,8 +64,7 @@ def _answers(document: Mapping[str, Any]) -> list[Any]:
     last = next(reversed(objects(document.get("steps"))), None)
     said = [object_at(one, "response").get("messages") for one in (document, last)]
     found = next((one for one in said if isinstance(one, list)), [streamed] if streamed else [])
-    reason = finish_of(document.get("finishReason"))
-    return [*found[:-1], {**found[-1], "finishReason": reason}] if reason and objects(found[-1:]) else found
+    return [*found[:-1], *(ended(one, document.get("finishReason")) for one in found[-1:])]
 
 
 def _is_message(one: Any) -> bool:
@@ -102,7 +102,7 @@ def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:
     template = Message(
         speaker=_SPEAKERS[one["role"]],
         time_ns=nanoseconds(one.get("createdAt")),
-        finish=finish_of(one.get("finishReason")),
+        finish=finish_of(one.get("finish_reason")),
     )
     yield from turn(template, (found for part in listed(_parts(one)) for found in _of_part(part)))
 
