@@ -55,7 +55,7 @@ def _messages(said: Iterable[Mapping[str, Any]]) -> Iterator[Message]:
         speaker, text = SPEAKERS.get(text_at(author, "role")), _text(content)
         is_call = speaker is Speaker.AGENT and one.get("recipient", "all") != "all"
         asked = json_text(one.get("id")) if is_call else asked
-        if speaker is None or not (text or speaker is Speaker.TOOL):
+        if speaker is None or not text:  # exports leave out what some tools returned
             continue
         outcome = text_at(object_at(about, "aggregate_result"), "status") or text_at(content, "content_type")
         yield Message(

@@ -59,13 +59,19 @@ def _messages(one: Mapping[str, Any]) -> Iterator[Message]:
         time_ns=nanoseconds(one.get("created_at")),
         finish=finish_of(one.get("stop_reason")),
     )
-    blocks = [_named(block) for block in objects(one.get("content")) if text_at(block, "type") in _TOLD]
+    blocks = [_named(block) for block in objects(one.get("content")) if _is_told(block)]
     files = [
         {"type": "text", "text": f"{text_at(each, 'file_name')}:\n{text_at(each, 'extracted_content')}"}
         for each in objects(one.get("attachments"))
     ]
     told = blocks or [{"type": "text", "text": json_text(one.get("text"))}]
     yield from messages_of_blocks(template, [*told, *files])
+
+
+def _is_told(block: Mapping[str, Any]) -> bool:
+    """Tell whether a block is read: exports leave out what some tools returned."""
+    kind = text_at(block, "type")
+    return kind in _TOLD and (kind != "tool_result" or bool(block.get("content")))
 
 
 def _named(block: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -97,6 +97,15 @@ def test_a_tree_without_its_last_node_or_with_a_circle_is_read_from_the_newest_n
         assert told(run(document)) == [("ChatGPT", "llm", ANSWER)]
 
 
+@each_export
+def test_a_result_that_the_export_leaves_out_accuses_nobody(name: str) -> None:
+    text = json.dumps([conversation(name)]).replace(ERROR, "")
+    text = text.replace('[{"type": "text", "text": ""}]', "[]").replace(
+        '"is_error": true', '"is_error": false'
+    )
+    assert attribute(text.encode()).status is Status.NO_FAILURE
+
+
 def test_images_are_named_and_thoughts_and_instructions_of_the_account_left_out() -> None:
     image = {"content_type": "image_asset_pointer", "asset_pointer": "file-service://x"}
     found = {
