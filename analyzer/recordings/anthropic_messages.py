@@ -19,6 +19,7 @@ from analyzer.recordings.message_parts import (
     call_of,
     dialogues_of,
     failures_of,
+    finish_of,
     is_failed,
     listed,
     text_of,
@@ -110,7 +111,11 @@ def read_anthropic(records: Records) -> Spans:
 
 
 def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:
-    template = Message(speaker=_SPEAKERS[one["role"]], model=json_text(one.get("model")))
+    template = Message(
+        speaker=_SPEAKERS[one["role"]],
+        model=json_text(one.get("model")),
+        finish=finish_of(one.get("stop_reason")),
+    )
     yield from messages_of_blocks(template, one["content"])
     if "error" in one:
         yield from failures_of(one)

@@ -17,6 +17,8 @@ from analyzer.recordings.message_parts import (
     Result,
     call_of,
     dialogues_of,
+    ended,
+    finish_of,
     is_failed,
     listed,
     text_of,
@@ -74,9 +76,9 @@ def _asked(document: Mapping[str, Any]) -> list[Any]:
 
 
 def _answers(document: Mapping[str, Any]) -> list[Any]:
-    """Return the answer that stands beside a request."""
+    """Return the answer that stands beside a request, with the reason if it was cut off."""
     answer = object_at(document, "output").get("message")
-    return [answer] if isinstance(answer, dict) else []
+    return [ended(answer, document.get("stopReason"))] if isinstance(answer, dict) else []
 
 
 def read_bedrock(records: Records) -> Spans:
@@ -87,7 +89,11 @@ def read_bedrock(records: Records) -> Spans:
 
 def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:
     message = _inner(one)
-    template = Message(speaker=_SPEAKERS[message["role"]], time_ns=nanoseconds(one.get("created_at")))
+    template = Message(
+        speaker=_SPEAKERS[message["role"]],
+        time_ns=nanoseconds(one.get("created_at")),
+        finish=finish_of(message.get("finish_reason")),
+    )
     yield from turn(template, map(_part, listed(message["content"])))
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from analyzer.recordings.anthropic_messages import is_result, messages_of_blocks
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
 from analyzer.recordings.fields import json_text, nanoseconds, object_at, objects, text_at
-from analyzer.recordings.message_parts import text_of
+from analyzer.recordings.message_parts import finish_of, text_of
 from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.dialects.reading.agent_names import titled_in_prompt
 from semconv.json_text import read_json
@@ -184,6 +184,7 @@ def _messages(event: _Event, agent: str) -> Iterator[tuple[str, Message]]:
         time_ns=nanoseconds(body.get("timestamp")),
         model=json_text(message.get("model")).removeprefix("<synthetic>"),
         inside=event.inside,
+        finish=finish_of(message.get("stop_reason")),
     )
     blocks = objects(content) if isinstance(content, list) else content
     for one in messages_of_blocks(template, blocks):
@@ -212,7 +213,8 @@ def _joined(parts: Iterable[tuple[str, Message]]) -> list[Message]:
         else:
             former = found[place]
             text = "\n".join(filter(None, (former.text, one.text)))
-            found[place] = replace(former, text=text, calls=(*former.calls, *one.calls))
+            calls = (*former.calls, *one.calls)
+            found[place] = replace(former, text=text, calls=calls, finish=one.finish)
     return [one for one in found if one.text or one.calls or one.speaker is Speaker.TOOL]
 
 

@@ -358,7 +358,7 @@ def has_programs(entries: object) -> bool:
     if any("@" in one for one in authors):
         return False
     is_dialogue = {one.lower() for one in authors} in _DIALOGUES
-    programs = sum(map(_is_program, authors))
+    programs = sum(map(is_program, authors))
     return is_dialogue or (programs > 0 and len(authors) - programs <= 1) or pair[0] == "agent"
 
 
@@ -374,7 +374,8 @@ def _has_texts(one: object, keys: tuple[str, str]) -> bool:
     return isinstance(one, dict) and all(isinstance(one.get(key), str) for key in keys) and bool(one[keys[0]])
 
 
-def _is_program(author: str) -> bool:
+def is_program(author: str) -> bool:
+    """Tell whether an author is called as agents, models and tools are."""
     words = _WORD.findall(author[:_LONGEST_AUTHOR])
     is_one_word = " " not in author and not _PROGRAM_WORDS.isdisjoint(map(str.lower, words))
     return is_one_word or not _SAID_OF_PROGRAMS.isdisjoint(words) or bool(_PROGRAMS.fullmatch(author))

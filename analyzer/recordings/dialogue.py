@@ -28,6 +28,7 @@ from semconv.attributes import (
     GEN_AI_OPERATION_NAME,
     GEN_AI_OUTPUT_MESSAGES,
     GEN_AI_REQUEST_MODEL,
+    GEN_AI_RESPONSE_FINISH_REASONS,
     GEN_AI_SYSTEM_INSTRUCTIONS,
     GEN_AI_TOOL_CALL_ARGUMENTS,
     GEN_AI_TOOL_CALL_ID,
@@ -120,6 +121,8 @@ class Message:
     """Id of the call during which the message was written; empty at the top."""
     tokens: tuple[int, int] | None = None
     """Input and output tokens, if recorded."""
+    finish: str = ""
+    """Why the model stopped, if it was not done: a limit, a filter."""
     is_whole_turn: bool = False
     """Whether it is all that is recorded of an agent's turn: its calls of models and tools are not."""
 
@@ -179,7 +182,7 @@ def dialogue_spans(
     Returns:
         Spans in the order of their start, the root first; empty if no agent speaks and no tool answers.
     """
-    messages = in_order(messages)
+    messages = list(in_order(messages))
     if not any(one.speaker in _SHOWN for one in messages):
         return ()
     times = _times(messages, begin_ns)
@@ -204,7 +207,7 @@ def dialogue_spans(
         attributes=attributes,
         error=error or None,
     )
-    return (root, *made.spans())
+    return (root, *made.spans(messages))
 
 
 def dialogues_spans(dialogues: Iterable[Iterable[Message]], *, name: str) -> Iterator[Span]:
@@ -229,7 +232,8 @@ def joined_answers(messages: Iterable[Message]) -> list[Message]:
             found.append(one)
             continue
         text = "\n".join(filter(None, (last.text, one.text)))
-        found[-1] = replace(last, text=text, calls=(*last.calls, *one.calls), time_ns=one.time_ns)
+        calls = (*last.calls, *one.calls)
+        found[-1] = replace(last, text=text, calls=calls, time_ns=one.time_ns, finish=one.finish)
     return found
 
 
@@ -307,7 +311,6 @@ class _Dialogue:
         self._first_id: Final = int(trace_id[:16], 16)
         self._resource: Final = Resource(attributes={"service.name": name})
         self.root_id: Final = self._id("root")
-        self._messages: Final = messages
         self._times: Final = times
         self._asked: Final[defaultdict[str, deque[_Asked]]] = defaultdict(deque)
         """Calls without a result yet, by their id; by the tool's name if they have none."""
@@ -331,9 +334,13 @@ class _Dialogue:
     def _id(self, of: str) -> SpanId:
         return SpanId(hashlib.sha256(f"{self._trace_id} {of}".encode("utf-8", "replace")).hexdigest()[:16])
 
-    def spans(self) -> list[Span]:
-        """Return the spans below the root, in the order of their start."""
-        found = [span for place, one in enumerate(self._messages) if (span := self._of(place, one))]
+    def spans(self, messages: list[Message]) -> list[Span]:
+        """Return the spans below the root, in the order of their start.
+
+        The list is emptied meanwhile: a message takes as much memory as the span that is made of it.
+        """
+        messages.reverse()
+        found = [span for place in range(len(messages)) if (span := self._of(place, messages.pop()))]
         inside = list(self._around)
         below: defaultdict[SpanId | None, list[Span]] = defaultdict(list)
         for span in found if inside else ():
@@ -401,6 +408,8 @@ class _Dialogue:
             attributes[GEN_AI_OUTPUT_MESSAGES] = f'[{{"role": "assistant", "parts": {parts}}}]'
         if one.tokens:
             attributes[GEN_AI_USAGE_INPUT_TOKENS], attributes[GEN_AI_USAGE_OUTPUT_TOKENS] = one.tokens
+        if one.finish:
+            attributes[GEN_AI_RESPONSE_FINISH_REASONS] = (one.finish,)
         return self.span(
             span_id=self._place_id(place),
             parent_id=self._parent(one),

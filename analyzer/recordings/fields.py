@@ -103,6 +103,18 @@ def sessions_of(records: Records, is_head: Callable[[Any], bool]) -> list[Record
     return [records[start:end] for start, end in pairwise([*heads, len(records)])]
 
 
+def branch(nodes: Mapping[str, Mapping[str, Any]], leaf: str, parent: str) -> list[Mapping[str, Any]]:
+    """Return the nodes from a tree's root to a leaf; each names its parent's id under the key ``parent``.
+
+    A node that is its own ancestor ends the way up.
+    """
+    found: dict[str, Mapping[str, Any]] = {}
+    while leaf in nodes and leaf not in found:
+        found[leaf] = nodes[leaf]
+        leaf = text_at(nodes[leaf], parent)
+    return list(found.values())[::-1]
+
+
 def trace_id_of(text: object) -> TraceId:
     """Return a trace id in OpenTelemetry's form, 32 hex digits; without dashes and ``0x``, others hashed."""
     return TraceId(_id(text, 32))

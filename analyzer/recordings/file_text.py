@@ -1,4 +1,4 @@
-"""A file's text, split into records: JSON (one document, lines, or one after another), YAML, tables, logs."""
+"""Text as records: JSON (one document, lines, or one after another), YAML, tables, logs, transcripts."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Final
 import yaml
 
 from analyzer.inquiry.errors import UnreadableInput
+from analyzer.recordings.markdown_text import read_markdown
 from analyzer.recordings.table_text import PARQUET, read_csv, read_parquet
 from semconv.json_text import read_json, with_whole_pairs
 from semconv.record import record
@@ -26,6 +27,9 @@ _JSON_STARTS: Final = frozenset({b"", b"{", b"[", b"\x1e"})
 _ENCODED_TWICE: Final = re.compile(rb'\s{0,9}"\s{0,9}[\[{]')
 _PYTHON: Final = re.compile(r"\s{0,9}\[?\s{0,9}(?:\{\s{0,9}'|[A-Z]\w{1,40}\(\w{1,40}=)")
 _IN_PYTHON: Final = "Python's print of values, not JSON: write json.dumps(…) of them to the file"
+_FENCE: Final = b"```"
+_HEAD: Final = 4096
+"""Bytes of a text by which its form is told."""
 _BOM: Final = b"\xef\xbb\xbf"
 _SPACE: Final = re.compile(r"[\s\x1e]*")
 """What separates documents; RFC 7464 puts a record separator before each."""
@@ -44,14 +48,14 @@ class FileText:
 
 
 def split_text(plain: bytes) -> FileText | None:
-    """Split a file that is JSON, YAML, CSV or Parquet; ``None`` if it looks like none of them.
+    """Split a file that is JSON, YAML, CSV, Parquet or a transcript; ``None`` if it looks like none of them.
 
     A last line that is cut short is left out with a warning: programs write their last line until they die.
 
     Raises:
         UnreadableInput: it looks like one of them and cannot be parsed.
     """
-    plain = plain.removeprefix(_BOM)
+    plain = _unfenced(plain.removeprefix(_BOM))
     if _ENCODED_TWICE.match(plain):
         plain = _decoded(plain)
     if plain.lstrip()[:1] in _JSON_STARTS:
@@ -61,7 +65,8 @@ def split_text(plain: bytes) -> FileText | None:
             return None
     if plain.startswith(PARQUET):
         return FileText(records=read_parquet(plain), form="Parquet")
-    return _log_text(plain) or _event_text(plain) or _yaml_text(plain) or _csv_text(plain)
+    found = _log_text(plain) or _event_text(plain) or _markdown(plain)
+    return found or _yaml_text(plain) or _csv_text(plain)
 
 
 def _decoded(plain: bytes) -> bytes:
@@ -86,6 +91,22 @@ def _log_text(plain: bytes) -> FileText | None:
         return None
     records, cut = split_pairs(plain.decode("utf-8", errors="replace"))
     return FileText(records=tuple(records), form="a log", warnings=(cut,) if cut else ()) if records else None
+
+
+def _markdown(plain: bytes) -> FileText | None:
+    if b"**" not in plain[:_HEAD]:
+        return None
+    turns = read_markdown(plain.decode("utf-8", errors="replace"))
+    return FileText(records=tuple(turns), form="Markdown") if turns else None
+
+
+def _unfenced(plain: bytes) -> bytes:
+    """Return what stands in Markdown's fence, if nothing else does: chat programs show JSON like this."""
+    held = plain.strip()
+    if not held.startswith(_FENCE) or not held.endswith(b"\n" + _FENCE):
+        return plain
+    inner = held[: -len(_FENCE)].partition(b"\n")[2]
+    return plain if b"\n" + _FENCE in inner else inner
 
 
 def _event_text(plain: bytes) -> FileText | None:
@@ -193,7 +214,7 @@ def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _yaml_text(plain: bytes) -> FileText | None:
-    if not _YAML.match(plain[:4096].decode("utf-8-sig", errors="replace")):
+    if not _YAML.match(plain[:_HEAD].decode("utf-8-sig", errors="replace")):
         return None
     if len(plain) > MAX_YAML_BYTES:
         raise UnreadableInput(f"YAML of more than {MAX_YAML_BYTES >> 20} MiB: convert it to JSON")

@@ -19,6 +19,8 @@ from analyzer.recordings.message_parts import (
     Result,
     call_of,
     continued,
+    ended,
+    finish_of,
     is_failed,
     listed,
     messages_in,
@@ -82,8 +84,9 @@ def _asked(document: Mapping[str, Any]) -> list[Any]:
 
 
 def _answers(document: Mapping[str, Any]) -> list[Any]:
-    """Return the answer that stands beside a request."""
-    return [one["content"] for one in objects(document.get("candidates"))[:1] if "content" in one]
+    """Return the answer that stands beside a request, with the reason if it was cut off."""
+    found = objects(document.get("candidates"))[:1]
+    return [ended(one["content"], _at(one, "finishReason")) for one in found if "content" in one]
 
 
 def read_gemini(records: Records) -> Spans:
@@ -105,7 +108,7 @@ def _dialogue(document: Mapping[str, Any], found: Sequence[Any]) -> Iterator[Mes
 
 def _of_content(one: Mapping[str, Any]) -> Iterator[Message]:
     speaker = Speaker.AGENT if one.get("role") == "model" else Speaker.USER
-    yield from messages_of_content(Message(speaker=speaker), one)
+    yield from messages_of_content(Message(speaker=speaker, finish=finish_of(one.get("finish_reason"))), one)
 
 
 def messages_of_content(template: Message, content: Mapping[str, Any]) -> Iterator[Message]:
@@ -184,6 +187,7 @@ def _of_event(event: Mapping[str, Any]) -> Iterator[Message]:
         agent="" if author == "user" else author,
         time_ns=nanoseconds(event.get("timestamp")),
         model=json_text(_at(event, "modelVersion")),
+        finish=finish_of(_at(event, "finishReason")),
     )
     error = _at(event, "errorMessage") or _at(event, "errorCode")
     if error and author != "user":

@@ -12,7 +12,16 @@ from typing import Any, Final
 
 from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogues_spans
 from analyzer.recordings.fields import dialogues_in, json_text, object_at, text_at
-from analyzer.recordings.message_parts import Part, Result, call_of, listed, messages_in, text_of, turn
+from analyzer.recordings.message_parts import (
+    Part,
+    Result,
+    call_of,
+    finish_of,
+    listed,
+    messages_in,
+    text_of,
+    turn,
+)
 from analyzer.recordings.recording import FileFormat, Records, Spans
 
 _PARTS: Final = frozenset({"text", "tool_call", "tool_call_result", "reasoning", "image", "file"})
@@ -61,6 +70,7 @@ def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:
         speaker=speaker,
         agent=json_text(_at(one, "name")) if is_agent else "",
         model=text_at(_at(one, "meta"), "model") if is_agent else "",
+        finish=finish_of(text_at(_at(one, "meta"), "finish_reason")) if is_agent else "",
     )
     yield from turn(template, map(_part, listed(_at(one, "content"))))
 

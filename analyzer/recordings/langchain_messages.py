@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogues_spans
 from analyzer.recordings.fields import dialogues_in, json_text, text_at
-from analyzer.recordings.message_parts import call_of, listed, text_of, tokens_of
+from analyzer.recordings.message_parts import call_of, finish_of, listed, text_of, tokens_of
 from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.model import ToolCall
 
@@ -92,6 +92,10 @@ def spoken(found: Sequence[Any]) -> list[Any]:
     return [one for one in found if kind_of(one) != _REMOVAL]
 
 
+_FINISHED: Final = ("finish_reason", "stop_reason", "done_reason", "stopReason")
+"""Keys of the reason why a model stopped, in the metadata of OpenAI, Anthropic, Ollama and Bedrock."""
+
+
 def message_of(one: Any, node: str = "") -> Message:
     """Return one message.
 
@@ -115,6 +119,7 @@ def message_of(one: Any, node: str = "") -> Message:
         failed=speaker is Speaker.TOOL and fields.get("status") == "error",
         model=text_at(metadata, "model_name") or text_at(metadata, "model") if is_agent else "",
         tokens=tokens_of(fields.get("usage_metadata")) if is_agent else None,
+        finish=next(filter(None, (finish_of(text_at(metadata, key)) for key in _FINISHED)), ""),
     )
 
 

@@ -306,6 +306,45 @@ def _answered(template: Message, result: Result) -> Message:
     )
 
 
+_DONE: Final = frozenset(
+    {
+        "stop",
+        "end_turn",
+        "stop_sequence",
+        "completed",
+        "complete",
+        "eos",
+        "eos_token",
+        "finish_reason_unspecified",
+    }
+    | {
+        "tool_calls",
+        "tool_use",
+        "tool_call",
+        "function_call",
+        "pause_turn",
+        "load",
+        "unload",
+        "unknown",
+        "other",
+    }
+)
+"""Why models stop that are done, or have tools called; ``load`` is Ollama's."""
+
+
+def finish_of(reason: Any) -> str:
+    """Return why a model stopped, if an API says that it was not done; empty otherwise."""
+    found = reason if isinstance(reason, str) else ""
+    is_done = not found or found.rpartition(".")[2].lower().replace("-", "_") in _DONE
+    return "" if is_done else found
+
+
+def ended(answer: Any, reason: Any) -> Any:
+    """Return an answer with why the model stopped as its ``finish_reason``, if it was not done."""
+    found = finish_of(reason)
+    return {**answer, "finish_reason": found} if found and isinstance(answer, dict) else answer
+
+
 def tokens_of(
     usage: Any, asked: str = "input_tokens", answered: str = "output_tokens"
 ) -> tuple[int, int] | None:

@@ -9,6 +9,7 @@ those of the API; a list whose roles or names are agents of a group chat is a co
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -17,13 +18,16 @@ from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogue_sp
 from analyzer.recordings.fields import in_order, json_text, objects, text_at
 from analyzer.recordings.message_parts import (
     dialogues_of,
+    ended,
     error_text,
+    finish_of,
     is_failed,
     nested_call,
     text_of,
 )
 from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.model import ToolCall
+from semconv.record import replace
 
 _ROLES: Final[Mapping[str, Speaker]] = {
     spelling: speaker
@@ -47,6 +51,7 @@ _PLAIN_PARTS: Final = frozenset({"text", "image_url", "input_audio", "file", "re
 
 def is_openai_chat(records: Records) -> bool:
     """Tell whether records are messages of the chat API or documents with some, one an answer or an error."""
+    records = _spelled(records)
     if _are_messages(records):
         return _has_answer(records)
     is_answered = False
@@ -56,6 +61,30 @@ def is_openai_chat(records: Records) -> bool:
             return False
         is_answered = is_answered or _has_answer(held) or (bool(held) and is_failed(one))
     return is_answered
+
+
+_CAPITALS: Final = frozenset({"Role", "Messages"})
+"""Keys as .NET and Go write those of a class or struct, unless they are told otherwise."""
+_HOLDERS: Final = frozenset({"messages", "tool_calls", "function"})
+_DEEPEST: Final = 6
+"""Objects and lists from a document to the function of a call."""
+_WORD_END: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def _spelled(records: Records) -> Records:
+    """Return records with the API's keys, where theirs begin with capitals (``ToolCalls``)."""
+    if not isinstance(records[0], dict) or _CAPITALS.isdisjoint(records[0]):
+        return records
+    return [_with_small_keys(one, _DEEPEST) for one in records]
+
+
+def _with_small_keys(value: Any, levels: int) -> Any:
+    if isinstance(value, list) and levels:
+        return [_with_small_keys(one, levels - 1) for one in value]
+    if not isinstance(value, dict) or not levels:
+        return value
+    named = ((_WORD_END.sub("_", key).lower(), inner) for key, inner in value.items())
+    return {key: _with_small_keys(inner, levels - 1) if key in _HOLDERS else inner for key, inner in named}
 
 
 def _are_messages(found: Sequence[Any]) -> bool:
@@ -84,7 +113,8 @@ def _asked(document: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def _answers(document: Mapping[str, Any]) -> list[Any]:
-    return [choice["message"] for choice in objects(document.get("choices"))[:1] if "message" in choice]
+    choices = objects(document.get("choices"))[:1]
+    return [ended(one["message"], one.get("finish_reason")) for one in choices if "message" in one]
 
 
 def _held(document: Any) -> Sequence[Any]:
@@ -100,6 +130,7 @@ def _is_part(part: Any) -> bool:
 
 def read_openai_chat(records: Records) -> Spans:
     """Read one dialogue, or one for each document."""
+    records = _spelled(records)
     if _is_message(records[0]):
         newest_first = text_at(records[0], "object") == "thread.message"
         return dialogue_spans(
@@ -115,7 +146,8 @@ def _message(one: Mapping[str, Any]) -> Message:
     text = content if content.__class__ is str else text_of(content)
     if speaker is _AGENT:
         calls = tuple(_calls(one)) if "tool_calls" in one or "function_call" in one else ()
-        return _said(speaker, text or json_text(one.get("refusal")), _name(one), calls)
+        said = _said(speaker, text or json_text(one.get("refusal")), _name(one), calls)
+        return replace(said, finish=finish_of(one["finish_reason"])) if "finish_reason" in one else said
     if speaker is not Speaker.TOOL:
         return _said(speaker, text)
     error = error_text(one["error"]) if "error" in one else ""

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogues_spans, joined_answers
-from analyzer.recordings.fields import json_text, text_at, unwrapped
-from analyzer.recordings.message_parts import call_of, failures_of, listed, text_of
+from analyzer.recordings.fields import json_text, object_at, text_at, unwrapped
+from analyzer.recordings.message_parts import call_of, failures_of, finish_of, listed, text_of
 from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.record import replace
 
@@ -38,8 +38,7 @@ def _is_document(one: Any) -> bool:
 
 
 def _are_items(items: Sequence[Any]) -> bool:
-    raw = [_raw(one) for one in items]
-    return all(map(_is_item, raw)) and any(map(_is_of_this_api, raw))
+    return all(map(_is_item, map(_raw, items))) and any(map(_is_of_this_api, map(_raw, items)))
 
 
 def _raw(one: Any) -> Any:
@@ -118,6 +117,9 @@ class _Dialogue:
         """Add a response with what it was asked."""
         instructions = document.get("instructions")
         said = list(_messages(listed(document.get("output", document.get("generated_items")))))
+        if said and said[-1].speaker is Speaker.AGENT:
+            reason = object_at(document, "incomplete_details").get("reason")
+            said[-1] = replace(said[-1], finish=finish_of(reason))
         self.messages.extend([*_messages(asked), *(_of_model(one, document) for one in said)])
         failures = failures_of(document)
         self._is_failed = bool(failures)

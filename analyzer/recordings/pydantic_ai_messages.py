@@ -13,7 +13,16 @@ from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
 from analyzer.recordings.fields import json_text, nanoseconds, text_at, unwrapped
-from analyzer.recordings.message_parts import Part, Result, call_of, listed, messages_in, tokens_of, turn
+from analyzer.recordings.message_parts import (
+    Part,
+    Result,
+    call_of,
+    finish_of,
+    listed,
+    messages_in,
+    tokens_of,
+    turn,
+)
 from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.json_text import read_json
 
@@ -50,7 +59,8 @@ def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:
     parts, time_ns = listed(one["parts"]), nanoseconds(one.get("timestamp"))
     if one["kind"] == "response":
         model, tokens = json_text(one.get("model_name")), tokens_of(one.get("usage"))
-        template = Message(speaker=Speaker.AGENT, time_ns=time_ns, model=model, tokens=tokens)
+        finish = finish_of(one.get("finish_reason"))
+        template = Message(speaker=Speaker.AGENT, time_ns=time_ns, model=model, tokens=tokens, finish=finish)
         yield from turn(template, map(_part, parts))
         return
     if one.get("instructions"):

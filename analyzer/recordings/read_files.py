@@ -19,7 +19,9 @@ from analyzer.recordings.anthropic_messages import ANTHROPIC
 from analyzer.recordings.autogen_messages import AUTOGEN
 from analyzer.recordings.backend_json import JAEGER, TEMPO
 from analyzer.recordings.bedrock_messages import BEDROCK
+from analyzer.recordings.chatgpt_export import CHATGPT
 from analyzer.recordings.claude_code_session import CLAUDE_CODE
+from analyzer.recordings.claude_export import CLAUDE_EXPORT
 from analyzer.recordings.codex_session import CODEX
 from analyzer.recordings.conversation_log import CONVERSATION_LOG, LOG_LEVELS, is_conversation, pair_of
 from analyzer.recordings.crewai_log import CREWAI
@@ -78,6 +80,8 @@ FORMATS: Final[tuple[FileFormat, ...]] = (
     OPENCODE,
     OPENHANDS,
     SWE_AGENT,
+    CHATGPT,
+    CLAUDE_EXPORT,
     OPENAI_RESPONSES,
     ANTHROPIC,
     BEDROCK,

@@ -2,15 +2,16 @@
 
 Events of several answers may follow one another, and chunks of chat completions may be mixed. An error in the
 stream is the answer's ``error``.
-Source: the streaming references of OpenAI (chat completions, responses), Anthropic and Ollama (2026).
+Source: the streaming references of OpenAI (chat completions, responses), Anthropic, Ollama, Amazon Bedrock
+(ConverseStream) and the AI SDK (UI message stream) (2026).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from analyzer.recordings.fields import json_text, object_at, objects, text_at
+from analyzer.recordings.fields import json_text, object_at, objects, sessions_of, text_at
 from analyzer.recordings.message_parts import error_text
 from analyzer.recordings.recording import Records
 
@@ -18,14 +19,15 @@ _Object: TypeAlias = Mapping[str, Any]
 
 
 def is_event(one: Any) -> bool:
-    """Tell whether a record is an event of a stream: a chunk, or Anthropic's or the Responses API's."""
+    """Tell whether a record is an event of a stream."""
     if not isinstance(one, dict):
         return False
     if one.get("object") == "chat.completion.chunk":
         return True
     kind = text_at(one, "type")
     return (
-        kind in _OF_ANTHROPIC
+        kind in _OF_ANTHROPIC | _OF_PAGES
+        or _is_of_converse(one)
         or (kind.startswith("response.") and len(one) > 1)
         or (isinstance(one.get("done"), bool) and isinstance(one.get("message"), dict))
     )
@@ -39,12 +41,23 @@ def answers_of(records: Records) -> list[Any] | None:
     """Return the answers that the events of streams make up; ``None`` if not all records are events."""
     if not all(is_event(one) or _is_error(one) for one in records):
         return None
-    first = records[0]
+    join = _join_of(records)
+    return join(records) if join else None
+
+
+def _join_of(records: Records) -> Callable[[Records], list[Any]] | None:
+    first, kind = records[0], text_at(records[0], "type")
+    if kind in _OF_PAGES:
+        return None if _SAID_ON_PAGES.isdisjoint(text_at(one, "type") for one in records) else _of_pages
     if first.get("object") == "chat.completion.chunk":
-        return _of_chunks(records)
+        return _of_chunks
     if "done" in first:
-        return _of_ollama(records)
-    return _of_responses(records) if text_at(first, "type").startswith("response.") else _of_blocks(records)
+        return _of_ollama
+    if kind.startswith("response."):
+        return _of_responses
+    if _is_of_converse(first):
+        return None if all("metadata" in one for one in records) else _of_converse
+    return _of_blocks
 
 
 def _of_chunks(chunks: Iterable[_Object]) -> list[Any]:
@@ -79,7 +92,9 @@ def _completion(chunks: Sequence[_Object]) -> _Object:
             {"id": one["id"], "function": {key: "".join(one[key]) for key in ("name", "arguments")}}
             for one in calls.values()
         ]
-    answer = {"object": "chat.completion", "choices": [{"index": 0, "message": message}]}
+    finish = next((one["finish_reason"] for one in reversed(choices) if one.get("finish_reason")), None)
+    choice = {"index": 0, "message": message, "finish_reason": finish}
+    answer = {"object": "chat.completion", "choices": [choice]}
     return {**answer, **{key: one[key] for one in chunks for key in ("model", "error") if one.get(key)}}
 
 
@@ -92,7 +107,7 @@ def _of_ollama(lines: Iterable[_Object]) -> list[Any]:
             calls = [call for each in said for call in objects(each.get("tool_calls"))]
             content = "".join(text_at(each, "content") for each in said)
             message = {"role": "assistant", "content": content, **({"tool_calls": calls} if calls else {})}
-            found.append({"choices": [{"message": message}]})
+            found.append({"choices": [{"message": message, "finish_reason": one.get("done_reason")}]})
             said = []
     return found
 
@@ -122,6 +137,10 @@ def _of_blocks(events: Iterable[_Object]) -> list[Any]:
             delta = object_at(event, "delta")
             key = _DELTAS.get(text_at(delta, "type"), "partial_json")
             pieces[index].append(text_at(delta, key))
+        elif kind == "message_delta" and found:
+            found[-1]["stop_reason"] = (
+                object_at(event, "delta").get("stop_reason") or found[-1]["stop_reason"]
+            )
         elif kind == "error" and found:
             found[-1]["error"] = error_text(event)
     return found[:-1]
@@ -152,3 +171,103 @@ def _of_responses(events: Iterable[_Object]) -> list[Any]:
         elif kind == "error" and key:
             found[key]["error"] = error_text(event)
     return list(found.values())
+
+
+# --- Bedrock ---
+
+_OF_CONVERSE: Final = frozenset(
+    {"messageStart", "contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata"}
+    | {"internalServerException", "modelStreamErrorException", "serviceUnavailableException"}
+    | {"throttlingException", "validationException"}
+)
+
+
+def _is_of_converse(one: Any) -> bool:
+    return (
+        isinstance(one, dict)
+        and len(one) == 1
+        and one.keys() <= _OF_CONVERSE
+        and all(map(_is_object, one.values()))
+    )
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _of_converse(events: Sequence[_Object]) -> list[Any]:
+    return [_converse_answer(part) for part in sessions_of(events, lambda one: "messageStart" in one)]
+
+
+def _converse_answer(events: Iterable[_Object]) -> _Object:
+    """Join Bedrock's events, each an object with one key; those of a text have none that begins it."""
+    blocks: dict[Any, list[_Object]] = {}
+    last: dict[str, Any] = {}
+    for event in events:
+        last |= event
+        for key, held in (("contentBlockStart", "start"), ("contentBlockDelta", "delta")):
+            if told := object_at(event, key):
+                blocks.setdefault(told.get("contentBlockIndex"), []).append(object_at(told, held))
+    failed = (error_text({"type": key, **told}) for key, told in last.items() if key.endswith("Exception"))
+    error = next(failed, "") or error_text(last.get("error"))
+    content = list(map(_converse_block, blocks.values()))
+    said = {"output": {"message": {"role": "assistant", "content": content}}} if content or not error else {}
+    ended = {"stopReason": object_at(last, "messageStop").get("stopReason")}
+    return {**said, **ended, **({"error": error} if error else {})}
+
+
+def _converse_block(pieces: Sequence[_Object]) -> _Object:
+    calls = [one["toolUse"] for one in pieces if _is_object(one.get("toolUse"))]
+    if calls:
+        return {"toolUse": {**calls[0], "input": "".join(text_at(one, "input") for one in calls)}}
+    if any("reasoningContent" in one for one in pieces):
+        return {"reasoningContent": {}}
+    return {"text": "".join(text_at(one, "text") for one in pieces)}
+
+
+# --- pages made with the AI SDK ---
+
+_SAID_ON_PAGES: Final = frozenset(
+    {"text-delta", "tool-input-available", "tool-input-error", "tool-output-available", "tool-output-error"}
+)
+_OF_PAGES: Final = _SAID_ON_PAGES | {
+    *("start", "start-step", "text-start", "text-end", "tool-input-start", "tool-input-delta", "finish-step"),
+    *("reasoning-start", "reasoning-delta", "reasoning-end", "source-url", "source-document", "file"),
+    *("finish", "abort", "message-metadata", "tool-output-denied", "tool-approval-request"),
+}
+
+
+_OF_TOOLS: Final = ("toolCallId", "toolName", "input", "output", "errorText")
+
+
+def _of_pages(events: Sequence[_Object]) -> list[Any]:
+    return [_page_answer(part) for part in sessions_of(events, lambda one: one.get("type") == "start")]
+
+
+def _page_answer(events: Iterable[_Object]) -> _Object:
+    """Join the events that a page gets to a UI message, whose parts of tools hold call and result."""
+    parts: dict[tuple[str, Any], list[_Object]] = {}
+    finish, error, steps = None, "", 0
+    for event in events:
+        kind = text_at(event, "type")
+        steps += kind == "start-step"
+        if kind == "text-delta":  # the ids of texts may begin anew in each step
+            parts.setdefault((f"text {steps}", event.get("id")), []).append(event)
+        elif kind in _SAID_ON_PAGES:
+            parts.setdefault(("tool", event.get("toolCallId")), []).append(event)
+        elif kind == "finish":
+            finish = event.get("finishReason")
+        elif _is_error(event):
+            error = text_at(event, "errorText") or error_text(event)
+    said = list(map(_page_part, parts.values()))
+    message = {"role": "assistant", "parts": said, "finish_reason": finish}
+    answer = {"output": {"message": message}} if said or not error else {}
+    return {**answer, **({"error": error} if error else {})}
+
+
+def _page_part(events: Sequence[_Object]) -> _Object:
+    if events[0].get("type") == "text-delta":
+        return {"type": "text", "text": "".join(text_at(one, "delta") for one in events)}
+    told = {key: one[key] for one in events for key in _OF_TOOLS if key in one}
+    state = "output-error" if "errorText" in told else "output-available" if "output" in told else "input"
+    return {**told, "type": f"tool-{json_text(told.get('toolName'))}", "state": state}

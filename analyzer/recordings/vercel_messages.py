@@ -12,9 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.fields import json_text, nanoseconds, object_at, objects, text_at, unwrapped
-from analyzer.recordings.message_parts import Part, Result, call_of, listed, messages_in, text_of, turn
+from analyzer.recordings.dialogue import Message, Speaker, dialogues_spans
+from analyzer.recordings.fields import json_text, nanoseconds, object_at, objects, text_at
+from analyzer.recordings.message_parts import (
+    Part,
+    Result,
+    call_of,
+    dialogues_of,
+    ended,
+    finish_of,
+    listed,
+    text_of,
+    turn,
+)
 from analyzer.recordings.recording import FileFormat, Records, Spans
 
 _SPEAKERS: Final[Mapping[str, Speaker]] = {
@@ -34,21 +44,27 @@ _UNSAID: Final = ("reasoning", "step-start", "data-", "source", "tool-approval")
 
 
 def is_vercel(records: Records) -> bool:
-    """Tell whether records are messages of the SDK, in either form."""
-    found = _held(records)
+    """Tell whether records are messages of the SDK in either form, or documents that hold some."""
+    return _are_messages(records) or all(
+        isinstance(one, dict) and _are_messages([*_asked(one), *_answers(one)]) for one in records
+    )
+
+
+def _are_messages(found: Records) -> bool:
     return all(map(_is_message, found)) and any(map(_is_of_sdk, found))
 
 
-def _held(records: Records) -> Records:
-    """Return the messages of a document, with those of the response beside them or of its last step."""
-    only = records[0] if len(records) == 1 else None
-    last = next(reversed(objects(only.get("steps") if isinstance(only, dict) else ())), None)
-    said = [object_at(one, "response").get("messages") for one in (only, last)]
-    answers = next((one for one in said if isinstance(one, list)), None)
-    asked = unwrapped(records, *_LISTS)
-    if answers is None:
-        return asked
-    return answers if asked is records else [*asked, *answers]
+def _asked(document: Mapping[str, Any]) -> list[Any]:
+    return next((document[key] for key in _LISTS if isinstance(document.get(key), list)), [])
+
+
+def _answers(document: Mapping[str, Any]) -> list[Any]:
+    """Return the messages of a document's response or of its last step, or the answer of a stream."""
+    streamed = object_at(document, "output").get("message")
+    last = next(reversed(objects(document.get("steps"))), None)
+    said = [object_at(one, "response").get("messages") for one in (document, last)]
+    found = next((one for one in said if isinstance(one, list)), [streamed] if streamed else [])
+    return [*found[:-1], *(ended(one, document.get("finishReason")) for one in found[-1:])]
 
 
 def _is_message(one: Any) -> bool:
@@ -77,13 +93,17 @@ def _is_of_sdk(one: Mapping[str, Any]) -> bool:
 
 
 def read_vercel(records: Records) -> Spans:
-    """Read one dialogue."""
-    found = listed(list(_held(records)))
-    return dialogue_spans(messages_in(found, _of_message), name="ai_sdk")
+    """Read one dialogue, or one for each document."""
+    documents = [{"messages": [*records]}] if _are_messages(records) else records
+    return dialogues_spans(dialogues_of(documents, _asked, _answers, _of_message), name="ai_sdk")
 
 
 def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:
-    template = Message(speaker=_SPEAKERS[one["role"]], time_ns=nanoseconds(one.get("createdAt")))
+    template = Message(
+        speaker=_SPEAKERS[one["role"]],
+        time_ns=nanoseconds(one.get("createdAt")),
+        finish=finish_of(one.get("finish_reason")),
+    )
     yield from turn(template, (found for part in listed(_parts(one)) for found in _of_part(part)))
 
 

@@ -38,12 +38,11 @@ _EVENT: Final = re.compile(
 
 def is_zipkin(records: Records) -> bool:
     """Tell whether all records are spans, or traces as lists of spans."""
-    found = list(_spans(records))
-    return bool(found) and all(
+    return any(True for _ in _spans(records)) and all(
         isinstance(one, dict)
         and {"id", "traceId", "timestamp"} <= one.keys() <= _KEYS
         and _HEX.fullmatch(str(one["traceId"])) is not None
-        for one in found
+        for one in _spans(records)
     )
 
 

@@ -6,7 +6,8 @@ raises but ``UnreadableInput`` with one line is a crash: it is printed with the 
 
 ``speed`` grows each example to files of ``--mb`` MB, by copies with ids of their own, and reads each in a
 process of its own: MB a second of CPU time, peak memory by size of the file, and how much longer the
-largest took than the smallest.
+largest took than the smallest. ``--text`` lengthens the texts of the examples, about 100 characters each, to
+that many: what a reader does for a message takes the same time whatever its length.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ EXAMPLES: Final = Path(__file__).parents[2] / "examples" / "files"
 _MB: Final = 1_000_000
 _SHOWN: Final = 3
 """Slowest inputs named by ``mutate``."""
+_SENTENCE: Final = re.compile(rb'(: ?")((?:[^"\\\n ]+ ){4,}[^"\\\n ]+)"')
+"""A text of at least five words in JSON, without escapes."""
 _HEX: Final = re.compile(r"[0-9a-f]{16,32}")
 
 
@@ -46,6 +49,7 @@ def main() -> int:
     parser.add_argument("files", nargs="*", help="names in examples/files; default: all")
     parser.add_argument("--mutations", type=int, default=20_000, help="inputs of each format")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--text", type=int, default=0, help="least characters of each text")
     parser.add_argument("--mb", type=float, nargs="+", default=[5, 50])
     asked = parser.parse_args()
     names = asked.files or [one.example for one in FORMATS]
@@ -54,7 +58,7 @@ def main() -> int:
             print(json.dumps(_measured(Path(names[0]))))
             return 0
         case "speed":
-            return _speed(names, sorted(asked.mb))
+            return _speed(names, sorted(asked.mb), asked.text)
         case _:
             return _mutate(names, asked.mutations, asked.seed)
 
@@ -142,7 +146,7 @@ _CHANGES: Final[tuple[_Change, ...]] = (_values, _values, _lines, _bytes, _cut, 
 # --- speed ---
 
 
-def _speed(names: Sequence[str], sizes: Sequence[float]) -> int:
+def _speed(names: Sequence[str], sizes: Sequence[float], text: int) -> int:
     print(f"| format | {' | '.join(f'{size:g} MB: MB/s, memory' for size in sizes)} | time |")
     print("|---|" + "---|" * (len(sizes) + 1))
     with tempfile.TemporaryDirectory() as folder:
@@ -150,7 +154,7 @@ def _speed(names: Sequence[str], sizes: Sequence[float]) -> int:
             told, took = [], []
             for size in sizes:
                 path = Path(folder) / name
-                path.write_bytes(grown((EXAMPLES / name).read_bytes(), int(size * _MB)))
+                path.write_bytes(grown(lengthened((EXAMPLES / name).read_bytes(), text), int(size * _MB)))
                 command = [sys.executable, "-m", "benchmarks.hostile.files", "read", str(path)]
                 ended = subprocess.run(command, capture_output=True, text=True, check=False)
                 if ended.returncode:
@@ -180,11 +184,18 @@ def _peak() -> int:
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
+def lengthened(data: bytes, length: int) -> bytes:
+    """Return an example whose sentences are repeated up to this many characters, in any file that JSON is."""
+    return _SENTENCE.sub(
+        lambda said: said[1] + (said[2] + b" ") * (length // len(said[2])) + said[2] + b'"', data
+    )
+
+
 def grown(data: bytes, size: int) -> bytes:
     """Return a file of the same format with at least ``size`` bytes.
 
-    Its records are repeated, or the largest list in its only document that its reader reads; each copy has
-    ids of its own, by which its items refer to one another.
+    Its records are repeated, or the largest list in its only document that its reader reads, or that document
+    if there is no such list; each copy has ids of its own, by which its items refer to one another.
     """
     text = split_text(data)
     if text is None or text.form == "a log":
@@ -205,9 +216,9 @@ def grown(data: bytes, size: int) -> bytes:
         held[:] = [*items, *_copies(items, 1)]
         if read_recording(json.dumps(form).encode()) != small:
             held[:] = _copies(items, size)
-            break
+            return json.dumps(form).encode()
         held[:] = items
-    return json.dumps(form).encode()
+    return json.dumps(_copies(records, size)).encode()
 
 
 def _lists_in(document: dict[str, Any]) -> list[list[Any]]:

@@ -47,7 +47,7 @@ from semconv.dialects.reading.action import (
     Surroundings,
     key_of,
 )
-from semconv.dialects.reading.guardrails import read_judgements, with_refusal
+from semconv.dialects.reading.guardrails import read_judgements, with_finish
 from semconv.model import Span, ToolCall
 from semconv.record import replace
 
@@ -128,7 +128,7 @@ class Reader:
         ):
             action = read(span, surroundings)
             if action is not None:
-                return with_refusal(_evaluated(_trimmed(action), span), span)
+                return with_finish(_evaluated(_trimmed(action), span), span)
         return None
 
     def actions(self, surroundings: Surroundings) -> tuple[Sequence[Action | None], Inferred | None]:

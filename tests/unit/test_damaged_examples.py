@@ -15,7 +15,7 @@ from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.file_text import split_text
 from analyzer.recordings.read_files import FORMATS, read_recording
 from analyzer.recordings.recording import FileFormat
-from benchmarks.hostile.files import grown, mutations
+from benchmarks.hostile.files import grown, lengthened, mutations
 from benchmarks.hostile.files import read as read_mutation
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.stages import rebuild
@@ -98,6 +98,16 @@ def test_an_example_grows_to_a_file_of_the_same_format(one: FileFormat) -> None:
     assert [other.name for other in FORMATS if other.recognizes(text.records)][:1] == [one.name]
     assert len(large) >= 40_000
     assert read_recording(large) != read_recording(data)
+
+
+@pytest.mark.parametrize("one", FORMATS, ids=lambda one: one.example)
+def test_an_example_with_longer_texts_is_of_the_same_format(one: FileFormat) -> None:
+    data = (EXAMPLES / one.example).read_bytes()
+    longer = lengthened(data, 400)
+    text = split_text(longer)
+    assert text is not None
+    assert (len(longer) > len(data)) is (text.form != "a log")
+    assert [other.name for other in FORMATS if other.recognizes(text.records)][:1] == [one.name]
 
 
 def test_reading_leaves_the_garbage_collector_as_it_was() -> None:

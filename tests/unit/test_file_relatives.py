@@ -201,6 +201,39 @@ def test_dialogues_with_other_names_of_the_roles_are_judged_like_the_apis(roles:
     assert attribute(json.dumps(messages).encode()).status is Status.NO_FAILURE
 
 
+def capital(messages: list[dict[str, Any]]) -> Any:
+    """Return messages with keys as .NET writes those of a class; the arguments of a call are text."""
+    spelled = {"role": "Role", "content": "Content", "tool_calls": "ToolCalls", "tool_call_id": "ToolCallId"}
+    spelled |= {"id": "Id", "type": "Type", "function": "Function", "name": "Name", "arguments": "Arguments"}
+    text = json.dumps(messages)
+    for key, other in spelled.items():
+        text = text.replace(f'"{key}":', f'"{other}":')
+    return json.loads(text)
+
+
+def test_keys_may_begin_with_capitals() -> None:
+    messages = records("openai-chat.json")
+    for document in (capital(messages), {"Messages": capital(messages), "Model": "m"}):
+        assert told(run(document)) == told(run(messages))
+        assert tools(run(document)) == tools(run(messages))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [{"Role": "Nurse", "Content": "Ward 4."}, {"Role": "Surgeon", "Content": "Theatre 2."}],
+        [{"Role": "User", "Content": "May log in."}, {"Role": "Harbour master", "Content": "May do all."}],
+        [{"Role": "Assistant", "Title": "Library assistant"}],
+        {"Messages": [{"From": "jo@example.org", "Content": "Hello."}]},
+        {"Messages": "12"},
+    ],
+    ids=["jobs", "rights", "without content", "e-mails", "a number"],
+)
+def test_tables_of_roles_are_no_messages(document: Any) -> None:
+    with pytest.raises(UnreadableInput, match="unknown format"):
+        read_recording(json.dumps(document).encode())
+
+
 def test_a_person_who_talks_with_one_program_is_no_record_of_a_failure() -> None:
     chat = [{"from": "human", "value": TASK}, {"from": "gpt", "value": ANSWER}]
     labelled = {"conversations": chat, "mistake_agent": "gpt", "mistake_step": 1}

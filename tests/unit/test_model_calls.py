@@ -15,7 +15,7 @@ from analyzer.api.local import attribute, read_runs
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.read_files import read_recording
 from semconv.model import Status, Trajectory
-from tests.message_runs import ANSWER, CALL, TASK, USER, run, runs, told, tools
+from tests.message_runs import ANSWER, CALL, ERROR, TASK, USER, run, runs, told, tools
 from tests.operations import operations
 from tests.security.mutations import mutate_json
 
@@ -256,6 +256,38 @@ def test_what_a_browser_asked_of_others_is_no_call_of_a_model(api: str, place: i
     assert told(run({"log": {"version": "1.2", "entries": entries}})) == told(run(*calls))
 
 
+# --- answers cut off at a limit ---
+
+_CUT = {
+    "chat": lambda response: response["choices"][0].update(finish_reason="length"),
+    "anthropic": lambda response: response.update(stop_reason="max_tokens"),
+    "responses": lambda response: response.update(incomplete_details={"reason": "max_output_tokens"}),
+    "gemini": lambda response: response["candidates"][0].update(finishReason="MAX_TOKENS"),
+    "bedrock": lambda response: response.update(stopReason="max_tokens"),
+}
+
+
+def cut(api: str, *calls: tuple[int, bool], place: int) -> list[Entry]:
+    """Return a log in which the API says of one answer that it was cut off at the output limit."""
+    found = json.loads(json.dumps(log(api, *calls)).replace(ANSWER, f"{ANSWER} Low water is at 08:05 and"))
+    _CUT[api](found[place]["response"])
+    return list(found)
+
+
+@each_api
+def test_a_last_answer_that_was_cut_off_is_a_failed_call(api: str) -> None:
+    found = cut(api, (1, True), (3, True), place=1)
+    verdict = attribute_(found)
+    assert (verdict.status, verdict.step) == (Status.ATTRIBUTED, 2)
+    assert "cut off at the model's output limit" in verdict.reason
+    assert attribute_(log(api, (1, True), (3, True))).status is Status.NO_FAILURE
+
+
+@each_api
+def test_an_answer_that_was_cut_off_before_the_run_went_on_accuses_nobody(api: str) -> None:
+    assert attribute_(cut(api, (1, True), (3, True), place=0)).status is Status.NO_FAILURE
+
+
 # --- streams ---
 
 
@@ -308,9 +340,56 @@ RESPONSES = [
     *({"type": "response.output_item.done", "item": one} for one in ITEMS),
     {"type": "response.completed", "response": {**RESPONSE, "output": ITEMS}},
 ]
+LONG = {"content": " Low water is at 08:05, high water at 14:20, low water"}
+OLLAMA_END = {"message": LONG, "done": True, "done_reason": "length"}
+CONVERSE: list[Entry] = [
+    {"messageStart": {"role": "assistant"}},
+    *({"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"text": text}}} for text in ("I ", "look.")),
+    {"contentBlockDelta": {"contentBlockIndex": 1, "delta": {"reasoningContent": {"text": "Hm."}}}},
+    {
+        "contentBlockStart": {
+            "contentBlockIndex": 2,
+            "start": {"toolUse": {"toolUseId": "t0", "name": "tide_table"}},
+        }
+    },
+    *(
+        {"contentBlockDelta": {"contentBlockIndex": 2, "delta": {"toolUse": {"input": one}}}}
+        for one in ('{"port": ', '"Dover"}')
+    ),
+    {"contentBlockStop": {"contentBlockIndex": 2}},
+    {
+        "contentBlockStart": {
+            "contentBlockIndex": 3,
+            "start": {"toolUse": {"toolUseId": "t1", "name": "clock"}},
+        }
+    },
+    {"contentBlockDelta": {"contentBlockIndex": 3, "delta": {"toolUse": {"input": "{}"}}}},
+    {"messageStop": {"stopReason": "tool_use"}},
+    {"metadata": {"usage": {"inputTokens": 9, "outputTokens": 9}}},
+]
+PAGE: list[Entry] = [
+    {"type": "start", "messageId": "m1"},
+    {"type": "start-step"},
+    {"type": "text-start", "id": "0"},
+    *({"type": "text-delta", "id": "0", "delta": text} for text in ("I ", "look.")),
+    {"type": "text-end", "id": "0"},
+    {"type": "tool-input-start", "toolCallId": "t0", "toolName": "tide_table"},
+    {"type": "tool-input-delta", "toolCallId": "t0", "inputTextDelta": '{"port": "Dover"}'},
+    {
+        "type": "tool-input-available",
+        "toolCallId": "t0",
+        "toolName": "tide_table",
+        "input": {"port": "Dover"},
+    },
+    {"type": "tool-input-available", "toolCallId": "t1", "toolName": "clock", "input": {}},
+    {"type": "finish-step"},
+    {"type": "finish"},
+]
 STREAMED = 'I look.\ncall tide_table({"port": "Dover"})\ncall clock({})'
 each_stream = pytest.mark.parametrize(
-    "events", [CHUNKS, BLOCKS, RESPONSES, RESPONSES[:-1]], ids=["chat", "anthropic", "responses", "cut off"]
+    "events",
+    [CHUNKS, BLOCKS, RESPONSES, RESPONSES[:-1], CONVERSE, PAGE],
+    ids=["chat", "anthropic", "responses", "cut off", "bedrock", "page"],
 )
 
 
@@ -339,10 +418,68 @@ def test_a_streamed_answer_is_read_whole(events: list[Entry], written: Callable[
 @each_stream
 def test_a_log_may_hold_the_stream_in_place_of_the_response(events: list[Entry]) -> None:
     key = "input" if events[0].get("type", "").startswith("response.") else "messages"
-    request = {"model": "m", key: [USER]}
+    asked = {**USER, "content": [{"text": TASK}]} if events is CONVERSE else USER
+    request = {"model": "m", key: [asked]}
     for response in (events, sent(events)):
         found = run({"request": request, "response": response})
         assert (found.task, told(found)) == (TASK, [("assistant", "llm", STREAMED)])
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [*CHUNKS, {**chunk({}), "choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]}],
+        [*BLOCKS[:-2], {"type": "message_delta", "delta": {"stop_reason": "max_tokens"}}, BLOCKS[-1]],
+        [
+            *RESPONSES[:-1],
+            {
+                "type": "response.incomplete",
+                "response": {**RESPONSE, "incomplete_details": {"reason": "max_output_tokens"}},
+            },
+        ],
+        [{"message": {"content": "I look."}, "done": False}, OLLAMA_END],
+        [*CONVERSE[:-2], {"messageStop": {"stopReason": "max_tokens"}}],
+        [*PAGE[:-1], {"type": "finish", "finishReason": "length"}],
+    ],
+    ids=["chat", "anthropic", "responses", "ollama", "bedrock", "page"],
+)
+def test_a_stream_that_ends_at_the_output_limit_is_a_failed_call(events: list[Entry]) -> None:
+    (step,) = run(*events).steps
+    assert "cut off at the model's output limit" in step.error
+
+
+def test_a_page_gets_the_results_of_its_tools_too_and_asks_again_with_them() -> None:
+    """Each request of a page repeats the dialogue; texts of two steps may have one id."""
+    failed = {"type": "tool-output-error", "toolCallId": "t0", "errorText": ERROR}
+    works = {"type": "tool-output-available", "toolCallId": "t1", "output": {"now": "09:00"}}
+    said = {"type": "text-delta", "id": "0", "delta": ANSWER}
+    events = [*PAGE[:-1], failed, works, PAGE[1], said, PAGE[-1]]
+    asked: Entry = {"id": "m0", "role": "user", "parts": [{"type": "text", "text": TASK}]}
+    first = {"request": {"messages": [asked]}, "response": sent(events)}
+    assert [kind for _, kind, _ in told(run(first))] == ["llm", "tool", "llm", "tool", "llm"]
+    assert [each[2:] for each in tools(run(first))] == [(ERROR, ERROR), ('{"now": "09:00"}', "")]
+    parts = [{"type": "text", "text": "I look."}, {"type": "text", "text": ANSWER}]
+    again = [asked, {"id": "m1", "role": "assistant", "parts": parts}, {**asked, "id": "m2"}]
+    second = {"request": {"messages": again}, "response": sent([*PAGE[:5], PAGE[-1]])}
+    assert [kind for _, kind, _ in told(run(first, second))] == ["llm", "llm"]
+
+
+def test_a_call_of_bedrock_that_failed_in_its_stream_says_why() -> None:
+    request = {"messages": [{**USER, "content": [{"text": TASK}]}]}
+    busy: list[Entry] = [{"throttlingException": {"message": "Too many tokens"}}]
+    streams: list[list[Entry]] = [[*CONVERSE[:1], *busy], busy]
+    for events in streams:
+        (step,) = run({"request": request, "response": events}).steps
+        assert step.error == "throttlingException: Too many tokens"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [{"type": "start", "at": 1}, {"type": "file", "name": "x"}, {"metadata": {"a": 1}}, {"type": "finish"}],
+)
+def test_events_of_other_programs_are_no_stream(record: Entry) -> None:
+    with pytest.raises(UnreadableInput, match="unknown format"):
+        read_recording(json.dumps([record, record]).encode())
 
 
 def test_chunks_of_several_answers_may_be_mixed() -> None:
@@ -364,8 +501,10 @@ def test_lines_that_ollama_streams_are_one_answer() -> None:
         [CHUNKS[1], {"error": BUSY["error"]}],
         [*BLOCKS[:1], {"type": "error", **BUSY}],
         [RESPONSES[0], {"type": "error", "code": "overloaded_error", "message": "Overloaded"}],
+        [*CONVERSE[:3], {"overloaded_error": {}, **BUSY}],
+        [*PAGE[:5], {"type": "error", "errorText": BUSY_TEXT}],
     ],
-    ids=["chat", "anthropic", "responses"],
+    ids=["chat", "anthropic", "responses", "bedrock", "page"],
 )
 def test_an_error_in_a_stream_is_the_calls(events: list[Entry]) -> None:
     assert kinds(run(*events))[-1] == ("llm", BUSY_TEXT)

@@ -29,7 +29,10 @@ blamespan attribute examples/files/openai-chat.json
 - A log of a model API's calls may hold request and response under keys of their own, as objects or texts, one a line or in a list: of proxies, batches, VCR's
   cassettes, a browser's HAR. The calls may stand in any order. A call that failed is a step with its error, in the run that repeated it.
   What a HAR holds beside calls of a model (pages, embeddings) is left out.
-- A streamed answer is read whole from its events: lines of `data:` as the server sent them, or their JSON; of chat completions, OpenAI Responses, Anthropic and Ollama.
+- A streamed answer is read whole from its events: lines of `data:` as the server sent them, or their JSON; of chat completions, OpenAI Responses, Anthropic, Ollama, Bedrock's ConverseStream
+  (one event as JSON a line) and the AI SDK's UI message stream.
+- A transcript in Markdown is read if its turns begin with `**User:**` and `**Assistant:**` (or `**You:**`, `**Claude:**`, `**Tool:**` and alike), only titles stand before the
+  first, which is a person's, and one of the speakers speaks twice. JSON that stands alone in a fence of three backticks is read as JSON.
 - A file of none of these formats is refused with one line that says what it looks like. For spans with attributes of
   your own, `blamespan map` proposes [a mapping](mapping.md).
 - A log of your own may name its messages' keys `author` and `body`, `from` and `value`, `speaker` and `utterance`, or alike: it is read
@@ -50,6 +53,7 @@ _COLUMNS: Final = """
 _PARTS: Final = {
     FORMATS[0].example: "Traces",
     "claude-code.jsonl": "Sessions of coding agents",
+    "chatgpt-export.json": "Exports of chat programs",
     "openai-responses.json": "Messages",
 }
 """Headings, by the example of the first format below each."""

@@ -135,11 +135,13 @@ def _outcome(fields: Attributes, name: str, label: str, score: str) -> Outcome |
 
 # --- why a model stopped ---
 #
-# Why a model stopped, where that means that it did not answer: a provider's filter, or the model's refusal.
+# Why a model stopped, where that means that it did not answer: a provider's filter, the model's refusal, or
+# the limit of its length.
 #
-# Such a call ends without an error. Sources: OpenAI's ``finish_reason`` (``content_filter``) and refusal
-# parts, Anthropic's ``stop_reason`` (``refusal``), Gemini's ``FinishReason`` (``SAFETY``,
-# ``PROHIBITED_CONTENT``, …), Bedrock's ``stopReason`` (``content_filtered``), Vercel's ``content-filter``. A
+# Such a call ends without an error. Sources: OpenAI's ``finish_reason`` (``content_filter``, ``length``) and
+# refusal parts, Anthropic's ``stop_reason`` (``refusal``, ``max_tokens``), Gemini's ``FinishReason``
+# (``SAFETY``, ``MAX_TOKENS``, …), Bedrock's ``stopReason`` (``content_filtered``), Vercel's
+# ``content-filter``, Mistral's ``model_length``. A
 # filter of the application (Bedrock's ``guardrail_intervened``) is a guardrail: it did its job.
 #
 # A model may write about filters and refusals, also in JSON: only the fields of a provider's response or of a
@@ -160,13 +162,21 @@ _STOPPED: Final = frozenset(
     {"content_filter", "content_filtered", "refusal", "safety", "prohibited_content", "blocklist"}
     | {"spii", "recitation"}
 )
+_CUT: Final = frozenset(
+    {"length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded"}
+)
+_ENDED_EARLY: Final = _STOPPED | _CUT
+_SHORTEST_CUT: Final = 40
+"""Least characters of an answer that was cut: a limit of a few tokens asks for a word, and gets it."""
 _WORD: Final = re.compile(r"[a-z]+(?:[_-][a-z]+)*")
 _FINISHED: Final = ("finish_reason", "stop_reason", "finishReason")
 _OF_RESPONSE: Final = frozenset({"choices", "candidates", "model", "id"})
 """What a provider's response has; the object that a model was told to write may name a reason too."""
 _OF_MODEL: Final = ("assistant", "model", "ai")
 _HINT: Final = re.compile(
-    rf'(?:{"|".join(_FINISHED)})"\s*:\s*"[^"]{{0,40}}(?:{"|".join(_STOPPED)})'.replace("_", "[_-]")
+    rf'(?:{"|".join(_FINISHED)})"\s*:\s*"[^"]{{0,40}}(?:{"|".join(sorted(_ENDED_EARLY))})'.replace(
+        "_", "[_-]"
+    )
     + r'|"refusal"\s*:\s*"|:\s*"refusal"',
     re.IGNORECASE,
 )
@@ -175,25 +185,33 @@ _MOST: Final = 200_000
 """Characters of recorded messages that are parsed."""
 
 
-def with_refusal(action: Action, span: Span) -> Action:
-    """Return a model call as failed if a filter stopped its answer, or the model refused to give one."""
+def with_finish(action: Action, span: Span) -> Action:
+    """Return a model call as failed if a filter or a limit ended its answer, or the model refused one."""
     if action.kind is not ActionKind.LLM or action.failed:
         return action
-    why = _why(span.attributes)
-    return replace(action, failed=True, error=why) if why else action
+    reason = _reason(span.attributes)
+    if not reason or (reason in _CUT and _is_brief(action)):
+        return action
+    return replace(action, failed=True, error=_said(reason))
 
 
-def _why(attributes: Attributes) -> str:
+def _is_brief(action: Action) -> bool:
+    """Tell whether the model wrote a few words and called no tool: not whether it wrote nothing."""
+    written = action.output + "".join(message.text for message in action.output_messages)
+    return not action.requested and 0 < len(written) < _SHORTEST_CUT
+
+
+def _reason(attributes: Attributes) -> str:
     for name in _REASONS:
-        if name in attributes and (reason := _stopped(words(attributes[name]))):
-            return _said(reason)
+        if name in attributes and (reason := _ending(words(attributes[name]))):
+            return reason
     own = [attributes[name] for name in _OWN_WORDS if name in attributes]
     for name in _MESSAGES:
         said = attributes.get(name)
         if not isinstance(said, str) or len(said) > _MOST or said in own or not _HINT.search(said):
             continue
         if reason := next(filter(None, _reasons(structured(said))), ""):
-            return _said(reason)
+            return reason
     return ""
 
 
@@ -228,7 +246,7 @@ def _is_models(message: Mapping[str, Any]) -> bool:
 
 
 def _finished(ended: Mapping[str, Any]) -> str:
-    return next(filter(None, (_stopped(words(ended[name])) for name in _FINISHED if name in ended)), "")
+    return next(filter(None, (_ending(words(ended[name])) for name in _FINISHED if name in ended)), "")
 
 
 def _objects(value: Any) -> Sequence[Mapping[str, Any]]:
@@ -237,12 +255,14 @@ def _objects(value: Any) -> Sequence[Mapping[str, Any]]:
     return [each for each in listed if isinstance(each, dict)]
 
 
-def _stopped(reasons: str) -> str:
+def _ending(reasons: str) -> str:
     found = (word.replace("-", "_") for word in _WORD.findall(reasons.lower()))
-    return next((word for word in found if word in _STOPPED), "")
+    return next((word for word in found if word in _ENDED_EARLY), "")
 
 
 def _said(reason: str) -> str:
     if reason == "refusal":
         return "the model refused to answer (refusal)"
+    if reason in _CUT:
+        return f"the answer was cut off at the model's output limit ({reason})"
     return f"the provider's filter stopped the answer ({reason})"

@@ -8,17 +8,18 @@ from typing import Any
 import pytest
 
 from semconv.dialects.reading.action import Action, ActionKind
-from semconv.dialects.reading.guardrails import with_refusal
+from semconv.dialects.reading.guardrails import with_finish
 from tests.factories import span
 
 FILTERED = "the provider's filter stopped the answer (content_filter)"
 REFUSED = "the model refused to answer (refusal)"
+CUT = "the answer was cut off at the model's output limit ({})"
 UNSAFE = "the provider's filter stopped the answer (safety)"
 EXAMPLE = {"choices": [{"index": 0, "finish_reason": "content_filter", "message": {"role": "assistant"}}]}
 
 
 def why(attributes: dict[str, Any]) -> str:
-    return with_refusal(Action(dialect="test", kind=ActionKind.LLM), span(1, attributes=attributes)).error
+    return with_finish(Action(dialect="test", kind=ActionKind.LLM), span(1, attributes=attributes)).error
 
 
 def message(**fields: Any) -> dict[str, Any]:
@@ -82,3 +83,22 @@ def test_a_whole_response_that_the_model_was_asked_to_show_is_its_text() -> None
 @pytest.mark.parametrize("reasons", [("content_filter",), '["content_filter"]', "content-filter"])
 def test_an_attribute_that_names_finish_reasons_counts(reasons: Any) -> None:
     assert why({"gen_ai.response.finish_reasons": reasons}) == FILTERED
+
+
+@pytest.mark.parametrize("reason", ["length", "MAX_TOKENS", "FinishReason.MAX_TOKENS", "model_length"])
+def test_an_answer_that_the_output_limit_cut_off_is_a_failed_call(reason: str) -> None:
+    cut = CUT.format(reason.rpartition(".")[2].lower())
+    assert why({"gen_ai.response.finish_reasons": (reason,)}) == cut
+    assert why({"gen_ai.output.messages": json.dumps([message(parts=[], finish_reason=reason)])}) == cut
+    assert (
+        why({"gen_ai.output.messages": json.dumps([message(content=f"The finish_reason: {reason}")])}) == ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "failed"), [("harbour", False), ("The harbour is open until " * 4, True)]
+)
+def test_a_word_from_a_limit_of_a_few_tokens_is_whole(written: str, failed: bool) -> None:
+    attributes = {"gen_ai.response.finish_reasons": ("length",)}
+    action = Action(dialect="test", kind=ActionKind.LLM, output=written)
+    assert with_finish(action, span(1, attributes=attributes)).failed is failed
