@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from analyzer.experiment.replay.gateway_options import LiveCall, LiveUsage
-from analyzer.experiment.trials import Draw
+from analyzer.experiment.sequential import Draw
 from semconv.record import record
 
 Price: TypeAlias = Callable[[str, int, int], float | None]

@@ -15,8 +15,16 @@ import pytest
 
 from analyzer.experiment.call_budget import Ledger
 from analyzer.experiment.replay.gateway_options import LiveCall, LiveUsage
-from analyzer.experiment.running.checks import CheckFailed, CommandCheck, Contains, every
-from analyzer.experiment.running.workflow import Command, Ended, Function, run_command
+from analyzer.experiment.workflow import (
+    CheckFailed,
+    Command,
+    CommandCheck,
+    Contains,
+    Ended,
+    Function,
+    every,
+    run_command,
+)
 from semconv.emit.tool_playback import TRIAL_VARIABLE
 
 FAMILY = """

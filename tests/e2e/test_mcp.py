@@ -24,7 +24,7 @@ from mcp.types import CallToolResult, TextContent
 from analyzer.api.mcp_answers import DATA, MOST_ANSWER, answer, shown
 from analyzer.cli.main import run as command
 from analyzer.issues.issue_store import IssueStore
-from analyzer.web.reads.workflow_reads import WorkflowReader
+from analyzer.web.reads.issue_reads import WorkflowReader
 from collector_processor.core.disk import RUNS
 from collector_processor.core.records import Commit
 from collector_processor.core.runs import RunTotals

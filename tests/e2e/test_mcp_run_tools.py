@@ -15,7 +15,7 @@ import pytest
 from mcp import Client
 
 from analyzer.api.mcp_answers import DATA
-from analyzer.api.mcp_run_tools import MOST_CONTENT
+from analyzer.api.mcp_server import MOST_CONTENT
 from analyzer.cli.experiment_runs import open_run
 from analyzer.inquiry.explanation import DATA as FENCED
 from collector_processor.core.records import Commit

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from analyzer.cli.main import run
-from analyzer.lab.evaluation.comparison import Contender, read_contender
+from analyzer.lab.evaluation.benchmark import Contender, read_contender
 
 
 def log(name: str, at: int, subset: str = "s") -> dict[str, Any]:

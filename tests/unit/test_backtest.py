@@ -12,8 +12,7 @@ from analyzer.cli.backtested_runs import NamedIssue
 from analyzer.experiment.backtest.findings import finished, most_broken, report
 from analyzer.experiment.backtest.plan import Outcome, Plan, Side, Verdict
 from analyzer.experiment.call_budget import Spent
-from analyzer.experiment.sequential import ALPHA
-from analyzer.experiment.trials import Draw, TrialResult
+from analyzer.experiment.sequential import ALPHA, Draw, TrialResult
 from analyzer.records.proof_records import Report
 from benchmarks.experiment.backtests import Rates, play
 from collector_processor.otlp import Tenant

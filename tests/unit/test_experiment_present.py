@@ -10,10 +10,9 @@ from analyzer.experiment.call_budget import Spent
 from analyzer.experiment.candidates import Candidate, Fix, suspects
 from analyzer.experiment.experiment_output import conclusion
 from analyzer.experiment.findings import Experiment, finding, to_json
-from analyzer.experiment.running.workflow import Command, Endpoint
-from analyzer.experiment.sequential import Decision
-from analyzer.experiment.trials import Draw, TrialResult, latest_reasons
+from analyzer.experiment.sequential import Decision, Draw, TrialResult, latest_reasons
 from analyzer.experiment.walk import Walk
+from analyzer.experiment.workflow import Command, Endpoint
 from tests.tapes import call, tape
 
 TOOL = "no result of the tool `book_flight` for these arguments is left on the tape"

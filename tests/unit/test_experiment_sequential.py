@@ -13,14 +13,17 @@ from analyzer.experiment.replay.gateway_options import LiveCall, LiveUsage
 from analyzer.experiment.sequential import (
     Arm,
     Decision,
+    Draw,
     Reason,
+    Sampling,
+    TrialResult,
     compare,
+    count,
     decide,
     interval,
     log_evidence_of_healing,
     shares_of_alpha,
 )
-from analyzer.experiment.trials import Draw, Sampling, TrialResult, count
 from analyzer.experiment.walk import (
     FOR_THE_BLAMED,
     USUAL,

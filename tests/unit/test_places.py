@@ -11,8 +11,7 @@ from collector_processor.otlp import NO_TENANT
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.stages import rebuild
 from collector_processor.writeback.annotate import CarrierPolicy, Judgement
-from collector_processor.writeback.carriers import carriers
-from collector_processor.writeback.span_places import MAX_PLACE_BYTES, pack_place, unpack_place
+from collector_processor.writeback.carriers import MAX_PLACE_BYTES, carriers, pack_place, unpack_place
 from semconv.model import Attribution, Blame, Resource, SpanId, Trace, Trajectory
 from tests.factories import TRACE, agent, chat, span_id, workflow
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.experiment.running.remembered import remember, remembered
+from analyzer.experiment.kept_experiments import remember, remembered
 from analyzer.records.proof_records import Remembered
 from collector_processor.otlp import NO_TENANT, Tenant
 

@@ -21,10 +21,9 @@ from analyzer.telemetry.verdict_counters import Counter
 from analyzer.web.app import WebParts, make_app
 from analyzer.web.pages.front import Labels, Pages
 from analyzer.web.probes import Probes
-from analyzer.web.reads.archive import Analysed, RunArchive
+from analyzer.web.reads.archive import Analysed, RunArchive, Trend
 from analyzer.web.reads.documents import RunPage, row_of
 from analyzer.web.reads.run_query import RunQuery
-from analyzer.web.reads.trends import Trend
 from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
 from tests.verdicts import stored

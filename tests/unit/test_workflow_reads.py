@@ -16,7 +16,7 @@ from analyzer.cli.main import run
 from analyzer.issues.issue_service import WORKFLOWS_EVERY_S
 from analyzer.issues.issue_store import DAY_NS, IssueStore
 from analyzer.issues.workflow_reports import WorkflowRefused
-from analyzer.web.reads.workflow_reads import ShownWorkflow, WorkflowReader
+from analyzer.web.reads.issue_reads import ShownWorkflow, WorkflowReader
 from analyzer.web.remembered import CostlyReads
 from collector_processor.core.disk import RUNS
 from collector_processor.otlp import NO_TENANT, Tenant

@@ -29,9 +29,8 @@ from analyzer.web.app import WebParts, web_server
 from analyzer.web.pages.front import Labels, Pages, TraceLink, shown_settings
 from analyzer.web.probes import Probes
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.issue_reads import IssueReader, ShownIssue
+from analyzer.web.reads.issue_reads import IssueReader, ShownIssue, WorkflowReader
 from analyzer.web.reads.run_query import RunName
-from analyzer.web.reads.workflow_reads import WorkflowReader
 from analyzer.web.requested_analyses import Jobs
 from collector_processor.core.disk import RUNS
 from collector_processor.core.records import Commit, StoredVerdict

@@ -21,9 +21,17 @@ from analyzer.web.pages.health_page import FRESH_NS as WORK_FRESH_NS
 from analyzer.web.pages.health_page import RecentWork
 from analyzer.web.pages.list_page import Changes
 from analyzer.web.reads import archive, run_lists
-from analyzer.web.reads.archive import RunArchive
+from analyzer.web.reads.archive import (
+    FRESH_NS,
+    MOST_BUCKETS,
+    Bucket,
+    RunArchive,
+    Trend,
+    Trends,
+    bucket_width,
+    trend_of,
+)
 from analyzer.web.reads.run_query import Bounds, Measure, RunQuery, Sort, read_filters, read_key, write_key
-from analyzer.web.reads.trends import FRESH_NS, MOST_BUCKETS, Bucket, Trend, Trends, bucket_width, trend_of
 from collector_processor.core.disk import RUNS
 from collector_processor.core.records import Commit
 from collector_processor.core.runs import RunTotals

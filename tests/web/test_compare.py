@@ -19,7 +19,7 @@ from analyzer.history.run_diff import Change, Departure, Way, compare_runs
 from analyzer.inquiry.whole_run import whole_steps
 from analyzer.web.app import make_app
 from analyzer.web.pages.compare_page import MOST_PAIRS, MOST_WORDS, view_of
-from analyzer.web.reads import nearest
+from analyzer.web.reads import whole_runs
 from analyzer.web.reads.archive import RunArchive
 from collector_processor.core.disk import RUNS
 from collector_processor.core.runs import RunTotals
@@ -188,7 +188,7 @@ async def test_hostile_tasks_are_compared_beside_the_event_loop(
         threads.append(threading.current_thread())
         return SequenceMatcher(None, str(of[1]), str(of[2]))
 
-    monkeypatch.setattr(nearest, "SequenceMatcher", matching)
+    monkeypatch.setattr(whole_runs, "SequenceMatcher", matching)
     totals = RunTotals(workflow="seats", steps=3)
     await stage.add(replace(FAILED, task="ab" * 99), "ferries", blame(FAILED, 1), totals)
     await stage.add(replace(PASSED, task="ba" * 99), "ferries", None, totals)

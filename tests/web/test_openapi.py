@@ -24,11 +24,9 @@ from analyzer.issues.labels.run_label import LabelKind
 from analyzer.issues.recurrence import IssueState
 from analyzer.recordings.read_files import read_recording
 from analyzer.web.api import MAX_MUTE_S
-from analyzer.web.app import make_app
-from analyzer.web.reads.issue_reads import IssueReader
+from analyzer.web.app import make_app, openapi
+from analyzer.web.reads.issue_reads import IssueReader, WorkflowReader
 from analyzer.web.reads.run_query import FILTERS, MAX_LISTED, Sort
-from analyzer.web.reads.workflow_reads import WorkflowReader
-from analyzer.web.schemas import openapi
 from collector_processor.core.analysis import Analysis
 from collector_processor.core.disk import RUNS
 from collector_processor.core.records import Commit

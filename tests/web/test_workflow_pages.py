@@ -20,7 +20,7 @@ from analyzer import ServiceError
 from analyzer.issues.issue_store import DAY_NS, CountedRun, IssueStore
 from analyzer.issues.recurrence import Issue
 from analyzer.web.app import make_app
-from analyzer.web.reads.workflow_reads import WorkflowReader
+from analyzer.web.reads.issue_reads import WorkflowReader
 from collector_processor.core.disk import RUNS
 from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import NO_TENANT, Tenant

@@ -24,9 +24,9 @@ from analyzer.issues.labels.run_label import LabelKind
 from analyzer.issues.recurrence import Issue
 from analyzer.web.pages.front import PageContext, routed
 from analyzer.web.pages.run_page import issues_of
+from analyzer.web.reads.archive import Trend
 from analyzer.web.reads.documents import RunPage, RunRow
 from analyzer.web.reads.run_query import FILTERS, MOST_ASKED, InvalidFilter, Sort, read_filters, write_key
-from analyzer.web.reads.trends import Trend
 from analyzer.web.rendering import percent, seconds, token_count, usd
 from collector_processor.core.disk import StoreError
 
