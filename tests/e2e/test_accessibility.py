@@ -20,7 +20,7 @@ from collector_processor.core.analysis import NOTHING_EARNED, Earned
 from semconv.model import Attribution, Trajectory
 from tests.e2e.test_browser import LOG_FILE, PAGES, Site, opened_site
 from tests.web.browser import chromium
-from tests.web.stage import ANALYST, READ, open_stage, serving
+from tests.web.stage import ANALYST, open_stage, read_here, serving
 from tests.web.test_compare import TRIAL_A, TRIAL_B, keep_trials
 from tools import axe
 
@@ -134,7 +134,7 @@ async def test_errors_and_an_analysis_to_cancel_are_accessible(
     stage = open_stage(tmp_path / "data")
     pages = stage.parts().pages
     assert pages is not None
-    jobs = Jobs(Endless(analyst=ANALYST), READ)
+    jobs = Jobs(Endless(analyst=ANALYST), read_here)
     async with serving(stage.parts(pages=replace(pages, jobs=jobs))) as address:
         page = await browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
         for path, status in (

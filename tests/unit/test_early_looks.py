@@ -69,12 +69,12 @@ def test_a_storm_of_open_traces_keeps_a_bounded_number_and_skips_the_rest() -> N
         one = Watched()
         for number in range(1, _STORM + 1):
             one.looks.feed(arrival(number))
-        assert one.looks.counted <= MOST_TRACES
-        assert one.looks.waiting <= MOST_TRACES
+        assert len(one.looks._traces) <= MOST_TRACES
+        assert len(one.looks._queued) <= MOST_TRACES
         assert one.looks.skipped >= _STORM - MOST_TRACES
         await one.work()
         assert one.looks.done <= MOST_TRACES
-        assert one.looks.waiting == 0
+        assert not one.looks._queued
 
     asyncio.run(storm())
 

@@ -61,7 +61,9 @@ def test_a_part_like_passing_runs_or_without_steps_is_not_warned_of() -> None:
 def test_a_passing_run_is_scored_without_itself() -> None:
     odd = known(Said.PASSED, "search", "odd")
     alarm = early_alarm([*passing(80), odd], SHARE)
-    assert alarm.scores[-1] == pytest.approx(early_alarm([*passing(80)], SHARE).score(odd.part), rel=0.25)
+    warned = early_alarm(passing(80), SHARE).warned([element("search"), element("odd", 1)])
+    assert warned is not None
+    assert alarm.scores[-1] == pytest.approx(warned.score, rel=0.25)
     assert alarm.scores[-1] > alarm.scores[0]
 
 
@@ -75,7 +77,7 @@ def test_at_most_five_of_100_runs_that_pass_are_warned_of_though_each_fifth_show
         return ["search", f"new{coin.random()}"] if coin.random() < 0.2 else ["search", "answer"]
 
     alarm = early_alarm([known(Said.PASSED, *names()) for _ in range(200)], SHARE)
-    warned = sum(alarm.is_warning(alarm.score(part(*names()))) for _ in range(_TESTED))
+    warned = sum(alarm.warned([*map(element, names())]) is not None for _ in range(_TESTED))
     assert warned <= SHARE * _TESTED
 
 

@@ -11,7 +11,7 @@ from analyzer.experiment.replay.read_tape import read_tape
 from analyzer.experiment.replay.tape import Tape
 from analyzer.issues.labels.kept_run import pack
 from analyzer.issues.labels.kept_trace import rebuilt
-from analyzer.recordings.uploads import reading_here
+from analyzer.recordings.uploads import read_runs
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.whole_runs import WholeRuns
 from analyzer.web.run_api import read_steps
@@ -40,7 +40,7 @@ def reader(tmp_path: Path) -> Reader:
 
 
 def test_uploads_are_read_by_it(reader: Reader) -> None:
-    (uploaded,) = reading_here(lambda trajectory: trajectory, reader)([encode(odd())], "")
+    (uploaded,) = read_runs([encode(odd())], lambda trajectory: trajectory, reader, "")
     assert len(uploaded.steps) == STEPS
 
 

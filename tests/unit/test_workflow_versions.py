@@ -8,7 +8,7 @@ import pytest
 from analyzer.history.elements import elements_of, pack, unpack
 from analyzer.history.known_runs import KnownRun, KnownRuns, has_shared_agents, pooled_versions, said_of
 from analyzer.history.spectrum import Said, Spectrum, spectrum_of
-from analyzer.history.versions import Decision, changed, equality, version_of
+from analyzer.history.versions import Decision, Version, equality, version_of
 from analyzer.inquiry.verdict import NOTHING_SAYS_SO
 from analyzer.issues.beside_verdicts import said_by
 from semconv.model import OutcomeSource, Trajectory
@@ -43,12 +43,17 @@ def test_runs_of_a_workflow_share_half_of_the_smaller_ones_agents(
 
 def test_a_prompt_a_tool_a_model_and_a_release_make_a_version() -> None:
     base = version_of(USUAL, {"gpt-4o"}, "1.0")
-    assert changed(base, version_of(USUAL, {"gpt-5"}, "1.0")) == ("models",)
-    assert changed(base, version_of(USUAL, {"gpt-4o"}, "1.1")) == ("release",)
+
+    def changed(other: Version) -> tuple[str, ...]:
+        names = ("prompts", "tools", "models", "release")
+        return tuple(name for name in names if getattr(base, name) != getattr(other, name))
+
+    assert changed(version_of(USUAL, {"gpt-5"}, "1.0")) == ("models",)
+    assert changed(version_of(USUAL, {"gpt-4o"}, "1.1")) == ("release",)
     prompted = run(step("planner", instructions="Plan."), step("buyer"), step("writer"))
-    assert changed(base, version_of(prompted, {"gpt-4o"}, "1.0")) == ("prompts",)
+    assert changed(version_of(prompted, {"gpt-4o"}, "1.0")) == ("prompts",)
     tooled = run(step("planner", tools="pay: pays"), step("buyer"), step("writer"))
-    assert changed(base, version_of(tooled, {"gpt-4o"}, "1.0")) == ("tools",)
+    assert changed(version_of(tooled, {"gpt-4o"}, "1.0")) == ("tools",)
 
 
 def test_the_date_in_a_prompt_makes_no_version() -> None:

@@ -23,7 +23,7 @@ from analyzer.web.pages.try_page import MAX_UPLOAD
 from analyzer.web.requested_analyses import Jobs
 from semconv.model import Status
 from tests.shown import fixtures
-from tests.web.stage import READ, Stage
+from tests.web.stage import Stage, read_here
 from tests.web.test_openapi import checked
 from tests.web.test_try import LOG, RUN
 
@@ -61,7 +61,7 @@ async def test_a_program_says_whether_the_method_sees_the_expected_answer(
 ) -> None:
     model = ScriptedModel(replies=["{}"] * 9, name="m")
     pages = stage.parts().pages
-    jobs = Jobs(LocalOpinions(analyst=RunAnalyst(attributor=Attributor(model=model))), READ)
+    jobs = Jobs(LocalOpinions(analyst=RunAnalyst(attributor=Attributor(model=model))), read_here)
     async with TestClient(TestServer(make_app(stage.parts(pages=replace(pages, jobs=jobs))))) as client:
         path = f"/api/analyse?method=all-at-once&failed=true&{query}"
         async with client.post(path, data=json.dumps(LOG), headers=JSON) as answer:
@@ -141,7 +141,7 @@ async def test_an_analysis_ends_at_its_deadline(stage: Stage) -> None:
     model = DelegatingModel(model=ScriptedModel(replies=[]), ask=never)
     analyst = RunAnalyst(attributor=Attributor(model=model))
     parts = stage.parts()
-    parts = replace(parts, pages=replace(parts.pages, jobs=Jobs(LocalOpinions(analyst=analyst), READ)))
+    parts = replace(parts, pages=replace(parts.pages, jobs=Jobs(LocalOpinions(analyst=analyst), read_here)))
     async with TestClient(TestServer(make_app(parts))) as client:
         path = "/api/analyse?method=judge&deadline_s=0.2"
         async with client.post(path, data=json.dumps(LOG), headers=JSON) as answer:

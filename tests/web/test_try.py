@@ -28,7 +28,7 @@ from analyzer.inquiry.errors import AnalyzerError
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.choice import Choice, Offer
 from analyzer.recordings.file_bytes import unpack
-from analyzer.recordings.uploads import MAX_UNPACKED, reading_here
+from analyzer.recordings.uploads import MAX_UNPACKED, read_runs
 from analyzer.web.app import make_app
 from analyzer.web.pages.try_page import MAX_UPLOAD, MOST_FILES, MOST_REFERENCE
 from analyzer.web.requested_analyses import Asked, JobLimits, Jobs, JobState, TooBusy
@@ -38,7 +38,7 @@ from semconv.model import Trajectory
 from semconv.record import replace as with_changes
 from tests.runs import failed_tool, run, step
 from tests.shown import fixtures
-from tests.web.stage import READ, Stage
+from tests.web.stage import Stage, read_here
 
 Client = TestClient[Request, Application]
 OURS = {"Sec-Fetch-Site": "same-origin"}
@@ -229,7 +229,7 @@ async def test_a_method_sees_the_expected_answer_only_if_a_person_says_so(
     await stage.add(RUN, "shop")
     pages = stage.parts().pages
     model = ScriptedModel(replies=["{}"] * 50, name="m")
-    jobs = Jobs(LocalOpinions(analyst=RunAnalyst(attributor=Attributor(model=model))), READ)
+    jobs = Jobs(LocalOpinions(analyst=RunAnalyst(attributor=Attributor(model=model))), read_here)
     async with TestClient(
         TestServer(make_app(stage.parts(pages=replace(pages, jobs=jobs)))), cookie_jar=CookieJar(unsafe=True)
     ) as client:
@@ -276,7 +276,7 @@ async def test_a_refused_second_opinion_is_told_on_the_runs_page(stage: Stage, c
 
 def test_an_expected_answer_is_cleaned_like_the_run() -> None:
     clean = Cleaner(make_redactor(ALL_KINDS, ()))
-    (found,) = reading_here(clean)([json.dumps(LOG).encode()], f"it is {SECRET}")
+    (found,) = read_runs([json.dumps(LOG).encode()], clean, reference=f"it is {SECRET}")
     assert found.reference is not None
     assert SECRET not in found.reference
 
@@ -348,7 +348,7 @@ class Slow(LocalOpinions):
 
 async def test_a_job_tells_its_time_and_cost_and_is_cancelled_on_its_page(stage: Stage) -> None:
     pages, now = stage.parts().pages, [10.0]
-    jobs = Jobs(Slow(analyst=RunAnalyst(attributor=Attributor())), READ, clock=lambda: now[0])
+    jobs = Jobs(Slow(analyst=RunAnalyst(attributor=Attributor())), read_here, clock=lambda: now[0])
     async with TestClient(
         TestServer(make_app(stage.parts(pages=replace(pages, jobs=jobs)))), cookie_jar=CookieJar(unsafe=True)
     ) as client:
@@ -383,7 +383,7 @@ async def settled(jobs: Jobs) -> None:
 
 
 def jobs_with(**limits: int) -> Jobs:
-    return Jobs(LocalOpinions(analyst=RunAnalyst(attributor=Attributor())), READ, JobLimits(**limits))
+    return Jobs(LocalOpinions(analyst=RunAnalyst(attributor=Attributor())), read_here, JobLimits(**limits))
 
 
 async def test_as_many_as_may_wait_and_no_more() -> None:
@@ -519,7 +519,7 @@ class Away(LocalOpinions):
 async def test_where_no_analyzer_answers_the_pages_say_so_and_show_the_rest(stage: Stage) -> None:
     await stage.add(RUN, "shop")
     pages = stage.parts().pages
-    jobs = Jobs(Away(analyst=RunAnalyst(attributor=Attributor())), READ)
+    jobs = Jobs(Away(analyst=RunAnalyst(attributor=Attributor())), read_here)
     async with TestClient(TestServer(make_app(stage.parts(pages=replace(pages, jobs=jobs))))) as client:
         for path in ("/try", "/runs/run-1"):
             async with client.get(path) as answer:
@@ -536,7 +536,7 @@ async def test_a_model_is_chosen_from_those_the_operator_named_and_no_other(stag
     pages = stage.parts().pages
     cheap = ScriptedModel(replies=["{}"] * 50, name="cheap")
     analyst = RunAnalyst(attributor=Attributor())
-    jobs = Jobs(LocalOpinions(analyst=analyst, models={"cheap": cheap}), READ)
+    jobs = Jobs(LocalOpinions(analyst=analyst, models={"cheap": cheap}), read_here)
     async with TestClient(
         TestServer(make_app(stage.parts(pages=replace(pages, jobs=jobs)))),
         cookie_jar=CookieJar(unsafe=True),
