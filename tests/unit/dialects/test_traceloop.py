@@ -288,3 +288,13 @@ def test_llama_indexs_call_without_an_end_failed_if_the_run_is_over(
     (step,) = run.steps
     assert (step.agent, step.status, bool(run.root_error)) == ("purser", status, status is SpanStatus.ERROR)
     assert triage(run).failed is (status is SpanStatus.ERROR)
+
+
+def test_a_kind_that_is_an_object_is_read_without_an_error() -> None:
+    attributes = {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": "planner",
+        "traceloop.span.kind": {"role": "task"},
+    }
+    made = span(1, attributes=attributes, scope=LANGCHAIN)
+    assert USUAL.action(made, Surroundings([made])) is not None
