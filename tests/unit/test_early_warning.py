@@ -37,7 +37,7 @@ def warns(alarm: EarlyAlarm) -> bool:
     return alarm.warned([element("search"), element("delete", 1)]) is not None
 
 
-def test_58_passing_runs_warn_of_nothing_and_59_do() -> None:
+def test_a_warning_needs_59_passing_runs() -> None:
     assert not warns(early_alarm(passing(58), SHARE))
     assert warns(early_alarm(passing(59), SHARE))
 
@@ -68,7 +68,7 @@ def test_a_passing_run_is_scored_without_itself() -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_at_most_five_of_100_runs_that_pass_are_warned_of_though_each_fifth_shows_something_new(
+def test_at_most_5_percent_of_passing_runs_get_a_warning_even_if_20_percent_show_something_new(
     seed: int,
 ) -> None:
     coin = random.Random(seed)
@@ -81,7 +81,7 @@ def test_at_most_five_of_100_runs_that_pass_are_warned_of_though_each_fifth_show
     assert warned <= SHARE * _TESTED
 
 
-def test_the_last_step_so_far_is_no_end_and_a_part_is_bounded() -> None:
+def test_a_parts_last_step_is_not_its_end_and_a_part_is_bounded() -> None:
     end = Element(key=f"{END}|answer", site=RUN, step=0, text="ends")
     many = [element(str(number), number) for number in range(3 * MOST_PAIRS)]
     assert elements_so_far([end, element("search")]) == (element("search"),)

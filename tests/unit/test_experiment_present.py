@@ -81,6 +81,6 @@ def test_the_conclusion_says_that_equal_answers_count_once() -> None:
     assert (step["treatment"]["n"], step["treatment"]["copies"], final["copies"]) == (1, 2, 2)
 
 
-def test_a_workflow_is_told_as_the_user_wrote_it() -> None:
+def test_the_workflow_is_shown_as_the_user_wrote_it() -> None:
     assert str(Command(arguments=["python", "my agents.py", "$X"])) == "python 'my agents.py' '$X'"
     assert str(Endpoint(url="http://127.0.0.1:1/run", task="secret")) == "POST http://127.0.0.1:1/run"

@@ -122,7 +122,7 @@ async def test_a_run_id_of_two_tenants_is_not_mixed(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "x", "501", "٣"])
-async def test_a_limit_that_is_none_is_said(ask: Ask, limit: str) -> None:
+async def test_an_invalid_limit_is_reported(ask: Ask, limit: str) -> None:
     client = await ask(PARTS)
     answer = await client.get("/api/runs", params={"limit": limit})
     assert answer.status == 400

@@ -64,7 +64,7 @@ def test_the_date_in_a_prompt_makes_no_version() -> None:
     assert on("2026-01-02") == on("2026-11-23")
 
 
-def test_versions_are_equal_only_when_shown() -> None:
+def test_versions_are_equal_only_once_shown_to_be() -> None:
     same = equality(spectrum(USUAL, 160, 40), spectrum(USUAL, 158, 42))
     assert same.decision is Decision.EQUAL
     few = equality(spectrum(USUAL, 8, 2), spectrum(USUAL, 8, 2))
@@ -109,7 +109,7 @@ def test_a_run_is_compared_with_its_own_workflow_and_never_with_itself() -> None
     assert KnownRuns.of([failed]).compare(broken) is None
 
 
-def test_only_what_somebody_said_counts_as_passed() -> None:
+def test_only_a_stated_outcome_counts_as_passed() -> None:
     assert said_of(OutcomeSource.EVALUATOR, failed=False) is Said.PASSED
     assert said_of(OutcomeSource.HEURISTIC, failed=False) is Said.UNSAID
     assert said_of(None, failed=False) is Said.UNSAID

@@ -54,7 +54,7 @@ async def test_a_conversation_is_judged_and_nothing_is_stored(stage: Stage, clie
     ("query", "sees"),
     [("reference=42", True), ("reference=42&with_reference=false", False), ("with_reference=true", False)],
 )
-async def test_a_program_says_whether_the_method_sees_the_expected_answer(
+async def test_the_request_decides_whether_the_method_sees_the_expected_answer(
     stage: Stage,
     query: str,
     sees: bool,
@@ -72,7 +72,7 @@ async def test_a_program_says_whether_the_method_sees_the_expected_answer(
     assert verdict["method"] == ("all-at-once+reference" if sees else "all-at-once")
 
 
-async def test_who_does_not_wait_gets_a_job_that_only_its_id_opens(client: Client) -> None:
+async def test_a_caller_that_does_not_wait_gets_a_job_that_only_its_id_opens(client: Client) -> None:
     async with client.post("/api/analyse?wait_s=0", data=json.dumps(LOG), headers=JSON) as answer:
         assert answer.status == 202
         place, job = answer.headers["Location"], await answer.json()
@@ -108,7 +108,7 @@ async def test_who_does_not_wait_gets_a_job_that_only_its_id_opens(client: Clien
         pytest.param("", b"[" * 100_000, 422, "", id="nested"),
     ],
 )
-async def test_what_is_no_trace_is_refused(
+async def test_a_body_that_is_not_a_trace_is_refused(
     client: Client, query: str, body: bytes, status: int, told: str
 ) -> None:
     async with client.post(f"/api/analyse{query}", data=io.BytesIO(body), headers=JSON) as answer:
@@ -117,7 +117,7 @@ async def test_what_is_no_trace_is_refused(
     checked("/api/analyse", "post", status, "text/plain").validate(text)
 
 
-async def test_a_body_that_is_not_compressed_as_it_says_is_refused(client: Client) -> None:
+async def test_a_body_that_contradicts_its_content_encoding_is_refused(client: Client) -> None:
     headers = {**JSON, "Content-Encoding": "gzip"}
     async with client.post("/api/analyse", data=io.BytesIO(b"no gzip"), headers=headers) as answer:
         assert (answer.status, "Content-Encoding" in await answer.text()) == (400, True)
