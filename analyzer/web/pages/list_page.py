@@ -53,12 +53,12 @@ _SORTED: Final[Mapping[str, tuple[Sort, Sort]]] = {
     "Cost": (Sort.COSTLIEST, Sort.CHEAPEST),
 }
 """Columns that sort the list, each with its descending and its ascending order."""
-_NAMES: Final = (
+_COLUMNS: Final = (
     "When", "Task", "Service", "Workflow", "Agent to blame", "Step", "Sure", "Steps", "Duration", "Tokens",
     "Cost", "Issue",
 )  # fmt: skip
 _NUMERIC: Final = frozenset({"Step", "Sure", "Steps", "Duration", "Tokens", "Cost"})
-CHOOSABLE: Final = tuple(name for name in _NAMES if name not in {"When", "Task", "Agent to blame"})
+CHOOSABLE: Final = tuple(name for name in _COLUMNS if name not in {"When", "Task", "Agent to blame"})
 """Columns that can be hidden."""
 _LEAST_ALIKE: Final = 2
 """Fewest runs of a page whose equal values hide a column."""
@@ -280,7 +280,7 @@ class ShownColumn:
 
 def columns_of(asked: Asked) -> tuple[ShownColumn, ...]:
     """Return the columns of a view."""
-    return tuple(_column(name, asked) for name in _NAMES)
+    return tuple(_column(name, asked) for name in _COLUMNS)
 
 
 def in_utc(text: str) -> str:
