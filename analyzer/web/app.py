@@ -46,7 +46,7 @@ from analyzer.records.json_records import (
     RunSteps,
     RunVerdict,
 )
-from analyzer.web.api import Deleting, delete_routes, issue_routes, label_routes
+from analyzer.web.api import Deleting, delete_routes, issue_routes, label_routes, run_api_routes
 from analyzer.web.guard import GuardRules, Handler, Sessions, SignedOut, guarding, session_key
 from analyzer.web.pages.compare_page import compare_routes
 from analyzer.web.pages.front import (
@@ -76,7 +76,6 @@ from analyzer.web.reads.whole_runs import WholeRuns
 from analyzer.web.remembered import PreparedParts
 from analyzer.web.rendering import Renderer, renderer
 from analyzer.web.requested_analyses import Jobs
-from analyzer.web.run_api import run_api_routes
 from collector_processor.core.disk import StoreError
 from collector_processor.core.headers import tenant_among
 from collector_processor.core.http_server import HttpServer

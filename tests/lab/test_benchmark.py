@@ -22,7 +22,8 @@ from analyzer.lab.evaluation.benchmark import (
     select,
     trained_on,
 )
-from analyzer.lab.evaluation.dataset import history_key, read_dataset
+from analyzer.lab.evaluation.dataset import read_dataset
+from analyzer.lab.evaluation.folds import history_key
 from analyzer.lab.evaluation.scores import Score, Subject, score, tabulate
 from analyzer.methods.attribution import Attributor
 from semconv.model import Attribution, Blame, Trajectory

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from analyzer.inquiry.conversation import Conversation
-from analyzer.lab.evaluation.dataset import RunKeys, families, history_key, read_dataset, split, split_by_keys
+from analyzer.lab.evaluation.dataset import read_dataset
+from analyzer.lab.evaluation.folds import RunKeys, families, history_key, split, split_by_keys
 from tests.runs import run, step
 
 DATASETS = Path(__file__).parents[3] / "shared" / "datasets"

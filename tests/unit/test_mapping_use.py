@@ -12,9 +12,9 @@ from analyzer.experiment.replay.tape import Tape
 from analyzer.issues.labels.kept_run import pack
 from analyzer.issues.labels.kept_trace import rebuilt
 from analyzer.recordings.uploads import read_runs
+from analyzer.web.api import read_steps
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.whole_runs import WholeRuns
-from analyzer.web.run_api import read_steps
 from collector_processor.mapping_files import open_reader
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.kept_spans import KeptSpans, SpanKeeper

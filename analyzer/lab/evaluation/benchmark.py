@@ -21,7 +21,7 @@ from analyzer.inquiry.calibration import least_confidence
 from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.match_agents import normalise, same_agent
 from analyzer.inquiry.method import AttributionMethod, consult, drive
-from analyzer.lab.evaluation.dataset import RunKeys, families, history_key, keys_of, split, split_by_keys
+from analyzer.lab.evaluation.folds import RunKeys, families, history_key, keys_of, split, split_by_keys
 from analyzer.lab.evaluation.scores import (
     TOTAL,
     Score,
