@@ -128,7 +128,7 @@ class Endless(LocalOpinions):
 @needs_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-async def test_errors_and_an_analysis_to_cancel_are_accessible(
+async def test_error_pages_and_the_page_of_a_running_analysis_are_accessible(
     tmp_path: Path, browser: Browser, source: str, width: int, scheme: Literal["light", "dark"]
 ) -> None:
     stage = open_stage(tmp_path / "data")
