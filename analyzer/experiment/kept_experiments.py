@@ -38,6 +38,8 @@ from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.redaction import Redactor
 from semconv.record import record
 
+logger = logging.getLogger(__name__)
+
 _REPLAY: Final = "replay"
 
 
@@ -131,8 +133,6 @@ def _names(candidates: Iterable[Candidate]) -> Mapping[ArmKey, str]:
         names.setdefault(each.resampled, f"step-{each.step}-resampled")
     return names
 
-
-logger = logging.getLogger(__name__)
 
 _LATE_S: Final = 86_400.0
 """Seconds that an id outlives its trial: a killed trial's root never arrives, and the journal may return its

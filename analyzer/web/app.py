@@ -83,6 +83,8 @@ from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Address, MalformedRequestError, Tenant
 from collector_processor.otlp.tls import TlsFiles
 
+logger = logging.getLogger(__name__)
+
 _ANSWERS: Final = (
     RunVerdict,
     LabelledRun,
@@ -177,10 +179,6 @@ def _field_texts(record: type) -> Iterator[tuple[str, str]]:
                         yield name, " ".join(text.split())
 
 
-__all__ = ["openapi", "schemas"]
-
-
-logger = logging.getLogger(__name__)
 _MAX_BODY: Final = 64 << 10
 """Largest label, in bytes."""
 _ELSEWHERE: Final = (

@@ -255,6 +255,3 @@ async def _near(runs: RunArchive, verdict: StoredVerdict) -> list[RunRow]:
     distinct = {row.key.run_id: row for row in alike}.values()
     # Comparing tasks of few letters, each repeated many times, takes 60 ms.
     return (await asyncio.to_thread(sorted, distinct, key=nearness, reverse=True))[:_ALIGNED]
-
-
-__all__ = ["Nearest", "NoneNear", "TooLong", "find_nearest", "require_short"]
