@@ -121,7 +121,6 @@ class Completion(StrEnum):
     SPAN_LIMIT = "span_limit"
     BYTE_LIMIT = "byte_limit"
     EVICTED = "evicted"
-    DRAINED = "drained"
     RECORDED = "recorded"
     """Read complete from a file."""
 

@@ -307,16 +307,6 @@ class EarlyLooks:
         self.skipped = 0
         """Looks left out because the trace was forgotten while it waited."""
 
-    @property
-    def counted(self) -> int:
-        """Open traces whose spans are counted."""
-        return len(self._traces)
-
-    @property
-    def waiting(self) -> int:
-        """Traces that wait for a look."""
-        return len(self._queued)
-
     def feed(self, arrival: TraceArrival) -> None:
         """Count durable spans of an agent's trace. Called on the event loop; never blocks."""
         key = arrival.key

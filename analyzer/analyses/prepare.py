@@ -46,9 +46,9 @@ from collector_processor.settings import Settings
 from collector_processor.store.small_tables import MAX_TRIAL_CHARS
 from collector_processor.store.verdicts import MAX_JOINED
 from collector_processor.wire.facts import kind_of
+from collector_processor.writeback.carriers import pack_steps
 from collector_processor.writeback.evaluations import is_taken
 from collector_processor.writeback.outgoing import SERVICE_NAME, service_of
-from collector_processor.writeback.span_places import pack_steps
 from semconv.attributes import TRIAL
 from semconv.dialects import USUAL, Reader
 from semconv.model import BLAMELESS, Completion, Span, Status, Step, Trace, TraceId, Trajectory

@@ -27,7 +27,7 @@ from mcp.types import ToolAnnotations
 
 from analyzer.api.mcp_answers import MOST_TEXT, answered, written
 from analyzer.api.run_source import RunSource
-from analyzer.experiment.running.remembered import remembered
+from analyzer.experiment.kept_experiments import remembered
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.records.proof_records import Remembered
 from collector_processor.otlp import CollectorError, Tenant

@@ -20,13 +20,12 @@ from analyzer.experiment.pinned_text import one_line, verdict_line
 from analyzer.experiment.replay.matching import Spoken, TapeIndex, Waiting
 from analyzer.experiment.replay.tape import Tape
 from analyzer.history import facts
-from analyzer.history.broken import Violation, violations
+from analyzer.history.broken import MOST_TOLD, Violation, rule, told, violations
 from analyzer.history.facts import Facts
 from analyzer.history.invariants import Held, Invariant, Kind
 from analyzer.history.invariants import Run as IndexedRun
 from analyzer.history.known_runs import has_shared_agents
 from analyzer.history.mining import ACROSS_VERSIONS, PASSING, Mined, mine
-from analyzer.history.wording import MOST_TOLD, rule, told
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.verdict import to_json
 from collector_processor.core.runs import Run

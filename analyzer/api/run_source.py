@@ -30,11 +30,10 @@ from analyzer.issues.workflow_reports import (
 )
 from analyzer.issues.workflow_reports import to_json as workflow_json
 from analyzer.recordings.read_files import read_recording
+from analyzer.web.api import page_document, read_steps, run_document, versions_document
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.nearest import find_nearest, require_short
 from analyzer.web.reads.run_query import read_filters
-from analyzer.web.reads.whole_runs import WholeRuns
-from analyzer.web.run_api import page_document, read_steps, run_document, versions_document
+from analyzer.web.reads.whole_runs import WholeRuns, find_nearest, require_short
 from collector_processor.core.records import StoredVerdict
 from collector_processor.core.runs import Run, workflow_of
 from collector_processor.otlp import NO_TENANT, Signal, Tenant

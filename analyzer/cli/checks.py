@@ -37,8 +37,7 @@ from collector_processor.otlp import NO_TENANT, CollectorError, Delivered, Signa
 from collector_processor.otlp.tls import reason_of
 from collector_processor.settings import Settings, SettingsError
 from collector_processor.settings.kafka import KafkaAccess
-from collector_processor.settings.scores import ScoreTarget
-from collector_processor.settings.value_types import is_http
+from collector_processor.settings.value_types import ScoreTarget, is_http
 from collector_processor.sinks.client import SinkOutlet
 from collector_processor.store.database.connection import open_database
 from collector_processor.store.jobs import LEASE_S, NO_JOBS, JobRows, Replica, ReplicaRows, Waiting

@@ -20,7 +20,7 @@ from analyzer.analyses.models.completion import INSTALL_MODELS, is_litellm_insta
 from analyzer.cli.output import CommandFailed, WrongUsage, optional
 from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.tape import RemoteTools, Tape
-from analyzer.experiment.running.checks import Check, CheckFailed, CommandCheck, Contains
+from analyzer.experiment.workflow import Check, CheckFailed, CommandCheck, Contains
 
 CheckOption = Annotated[
     str | None, optional("COMMAND", "Gets the trial's output on standard input; exit code 0 is success.")

@@ -16,8 +16,7 @@ from analyzer.cli.kept_runs import open_kept, opened_store
 from analyzer.cli.output import CommandFailed, WrongUsage
 from analyzer.cli.recorded_runs import STANDARD_INPUT, RecordedRun, load_runs, reader_here
 from analyzer.experiment.findings import Experiment, KeptArms, attribution_of
-from analyzer.experiment.running.kept_trials import TrialIds, packed_trial
-from analyzer.experiment.running.remembered import may_be_kept, remember, remembered
+from analyzer.experiment.kept_experiments import TrialIds, may_be_kept, packed_trial, remember, remembered
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.present import plain
 from analyzer.issues.labels.commands import CommandKind, Commands

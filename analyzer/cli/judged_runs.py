@@ -15,12 +15,7 @@ from analyzer.analyses.composition import open_analyst, open_cleaner
 from analyzer.cli.output import OutputFormat, advance, complain, print_json, progress_bar
 from analyzer.cli.recorded_runs import RecordedRun
 from analyzer.history.known_runs import KnownRuns, known_run, said_of
-from analyzer.inquiry.terminal import (
-    console,
-    run_heading,
-    steps_table,
-    verdict_panel,
-)
+from analyzer.inquiry.terminal import console, run_heading, steps_table, verdict_panel
 from analyzer.inquiry.verdict import to_json
 from analyzer.methods.pooling import trust_of
 from analyzer.signals.triage import triage

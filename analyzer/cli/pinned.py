@@ -27,7 +27,7 @@ from analyzer.experiment.replay.gateway_server import serving
 from analyzer.experiment.replay.matching import Spoken, TapeIndex, Waiting
 from analyzer.experiment.replay.tape import Matching, Tape
 from analyzer.experiment.replay.trial import Change, TrialReport
-from analyzer.experiment.running.workflow import TIMEOUT_S, Command, Ended
+from analyzer.experiment.workflow import TIMEOUT_S, Command, Ended
 from analyzer.programs.child import TEXTS
 from analyzer.programs.recording_gateway import RecordingGateway, recording
 from collector_processor.core.runs import Run

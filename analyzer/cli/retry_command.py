@@ -25,9 +25,8 @@ from analyzer.experiment.open_experiment import CannotReplay, tape_of
 from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.gateway_server import serving
 from analyzer.experiment.retry_gate import INTERVENTIONS, Gate, RetryArm, Share, Trigger, to_json
-from analyzer.experiment.running.checks import Check
-from analyzer.experiment.running.trial_runner import Options, Parts
-from analyzer.experiment.running.workflow import Command
+from analyzer.experiment.trial_runner import Options, Parts
+from analyzer.experiment.workflow import Check, Command
 from analyzer.inquiry.present import counted, plain
 from analyzer.inquiry.terminal import console
 from analyzer.lab.retry_pilot import ArmReport, Pilot, PilotRun, RetryPilot, Tried, suspected_call

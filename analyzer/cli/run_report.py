@@ -20,15 +20,10 @@ from analyzer.cli.repeated_runs import (
     final_table,
     progress_line,
 )
-from analyzer.experiment.running.checks import Check, CommandCheck, Contains, every
-from analyzer.experiment.running.workflow import Ended as Output
+from analyzer.experiment.workflow import Check, CommandCheck, Contains, every
+from analyzer.experiment.workflow import Ended as Output
 from analyzer.inquiry.present import counted
-from analyzer.inquiry.terminal import (
-    error_console,
-    run_heading,
-    steps_table,
-    verdict_panel,
-)
+from analyzer.inquiry.terminal import error_console, run_heading, steps_table, verdict_panel
 from analyzer.inquiry.verdict import to_json
 from analyzer.programs.call_spans import gathered, is_bare, joined_with, owners_of, spans_of_calls
 from analyzer.programs.child import Ended, Seen, Wishes

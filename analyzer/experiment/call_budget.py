@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from analyzer.experiment.replay.gateway_options import LiveCall, LiveUsage
-from analyzer.experiment.trials import Draw
+from analyzer.experiment.sequential import Draw
 from semconv.record import record
 
 Price: TypeAlias = Callable[[str, int, int], float | None]
@@ -72,10 +72,6 @@ class Ledger:
     def draws(self, trial: str) -> tuple[Draw, ...]:
         """Return the live answers of one trial."""
         return tuple(self._draws.get(trial, ()))
-
-    def unpriced(self, models: Iterable[str]) -> list[str]:
-        """Return the models without a listed price."""
-        return sorted(model for model in set(models) if self._price(model, 1, 1) is None)
 
     async def reserve(self, call: LiveCall) -> str:
         """Reserve a call's highest cost; return the reason for a refusal, or nothing."""

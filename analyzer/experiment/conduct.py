@@ -14,11 +14,10 @@ from analyzer.experiment.call_budget import Spent
 from analyzer.experiment.candidates import ArmKey, Candidate, Fix, Suspects, may_go_live
 from analyzer.experiment.findings import Experiment, Fidelity, Finding, finding
 from analyzer.experiment.replay.tape import Tape
-from analyzer.experiment.running.checks import CheckFailed
-from analyzer.experiment.running.trial_runner import Options, Parts, Ran, TrialRunner, described
-from analyzer.experiment.sequential import Decision
-from analyzer.experiment.trials import TrialResult, latest_reasons
+from analyzer.experiment.sequential import Decision, TrialResult, latest_reasons
+from analyzer.experiment.trial_runner import Options, Parts, Ran, TrialRunner, described
 from analyzer.experiment.walk import Walk
+from analyzer.experiment.workflow import CheckFailed
 
 _MOST_INVALID_IN_ROW: Final = 6
 """Consecutive invalid trials that end the experiment: further trials would not say more."""

@@ -18,8 +18,8 @@ from analyzer.experiment.findings import Experiment, Finding, KeptTrials
 from analyzer.experiment.open_experiment import Prepared, Request
 from analyzer.experiment.replay.tape import RecordedCall
 from analyzer.experiment.replay.trial_tools import Planned, plan
-from analyzer.experiment.running.workflow import Workflow
 from analyzer.experiment.sequential import Arm, Decision
+from analyzer.experiment.workflow import Workflow
 from analyzer.inquiry.present import counted, plain
 from analyzer.records.proof_records import MOST_CELL, MOST_LINE, Report
 from semconv.model import agent_label

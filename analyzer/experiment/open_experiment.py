@@ -22,14 +22,13 @@ from analyzer.experiment.candidates import Fix, Suspects, beliefs_of_calls, susp
 from analyzer.experiment.captured import Capture, capturing
 from analyzer.experiment.conduct import Conductor, Watch
 from analyzer.experiment.findings import Experiment
+from analyzer.experiment.kept_experiments import TrialFolder
 from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.gateway_server import serving
 from analyzer.experiment.replay.read_tape import read_tape, undeclared_tool
 from analyzer.experiment.replay.tape import NotReplayable, Tape
-from analyzer.experiment.running.checks import Check
-from analyzer.experiment.running.kept_trials import TrialFolder
-from analyzer.experiment.running.trial_runner import Options, Parts
-from analyzer.experiment.running.workflow import Endpoint, Workflow
+from analyzer.experiment.trial_runner import Options, Parts
+from analyzer.experiment.workflow import Check, Endpoint, Workflow
 from analyzer.inquiry.errors import AnalyzerError
 from collector_processor.core.runs import Run
 from semconv.model import Ranked

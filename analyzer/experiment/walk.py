@@ -34,14 +34,16 @@ from analyzer.experiment.sequential import (
     Arm,
     Comparison,
     Decision,
+    Sampling,
+    TrialResult,
     compare,
+    count,
     decide,
     log_evidence_of_no_effect,
     log_evidence_of_passing,
     shares_of_alpha,
     unlike,
 )
-from analyzer.experiment.trials import Sampling, TrialResult, count
 from semconv.record import record
 
 MOST_TRIALS: Final = 40

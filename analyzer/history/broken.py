@@ -1,17 +1,16 @@
-"""What a run breaks of what its workflow always does: ranked to explain a failure, or to accuse. Pure.
+"""What a run breaks of what its workflow always does, ranked and in words. Pure.
 
 The earliest of the strong ones is taken for the fault: what comes after it are its consequences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from analyzer.history.facts import Facts
-from analyzer.history.invariants import Broken, Held, Invariant, Kind, Run, check
-from analyzer.history.mining import Mined
-from analyzer.history.wording import rule, seen
+from analyzer.history.facts import ANSWER, TASK, TURN, Argument, Call, Facts
+from analyzer.history.invariants import CALLED, NOT_CALLED, Broken, Held, Invariant, Kind, Run, check
+from analyzer.history.mining import NO_TOOL, Mined
 from semconv.record import record, replace
 
 LEAST_EVIDENCE: Final = 1.0
@@ -68,13 +67,197 @@ def _violations(facts: Facts, mined: Mined, held: Iterable[Held]) -> list[Violat
             f" {rule(one.invariant)}; {seen(one.invariant, broken, facts)}",
         )
         for one, broken in found
-        if mined.evidence(one) >= LEAST_EVIDENCE and not _is_implied(one.invariant, missing)
+        if mined.evidence(one) >= LEAST_EVIDENCE and not _lacks_its_tool(one.invariant, missing)
     ]
 
 
-def _is_implied(one: Invariant, missing: set[str]) -> bool:
+def _lacks_its_tool(one: Invariant, missing: set[str]) -> bool:
     """Return whether an order is broken only because one of its tools is not called at all."""
     return {Kind.AFTER: one.other, Kind.LEADS: one.tool}.get(one.kind) in missing
 
 
-__all__ = ["Violation", "accusations", "violations"]
+MOST_TOLD: Final = 20
+"""Invariants of a workflow that are listed."""
+_READING: Final = (
+    Kind.STANDS,
+    Kind.AMONG,
+    Kind.NEEDS,
+    Kind.WHEN,
+    Kind.WHEN_NOT,
+    Kind.EQUALS,
+    Kind.HAPPENS,
+    Kind.AFTER,
+    Kind.LEADS,
+    Kind.CONSTANT,
+    Kind.TIMES,
+    Kind.SOURCED,
+    Kind.CONTAINS,
+    Kind.LANGUAGE,
+    Kind.LENGTH,
+    Kind.RANGE,
+)
+"""Kinds that people read, in this order; the others only explain."""
+_ORDERS: Final = frozenset({Kind.AFTER, Kind.NEEDS})
+_NAME: Final = 60
+_SHOWN: Final = 3
+
+
+def tool_in_words(tool: str) -> str:
+    """Return a tool's name as the subject of a sentence; an agent's turn and the answer have none."""
+    if tool == ANSWER:
+        return "the answer"
+    return f"the agent {tool[1:_NAME]}" if tool.startswith(TURN) else tool[:_NAME]
+
+
+def source_in_words(source: str) -> str:
+    """Return where a value stood, in words."""
+    if source == TASK:
+        return "a value in the task"
+    tool, path, *is_argument = source.split("\t")
+    if not path:
+        return f"the {'argument' if is_argument else 'result'} of {tool[:_NAME]}"
+    return f"`{path[:_NAME]}` {'given to' if is_argument else 'of'} {tool[:_NAME]}"
+
+
+def rule(one: Invariant) -> str:
+    """Return what known runs did, as a clause in the past tense."""
+    return f"{_condition(one)}{_RULES[one.kind](one)}"
+
+
+def _condition(one: Invariant) -> str:
+    if not one.where:
+        return ""
+    if one.value in {CALLED, NOT_CALLED}:
+        return f"where {tool_in_words(one.where)} was {one.value} before, "
+    return f"where {source_in_words(one.where)} was {one.value}, "
+
+
+def _argument(one: Invariant) -> str:
+    if one.tool == ANSWER:
+        return f"`{one.path[:_NAME]}` of the answer" if one.path else "the answer"
+    return (
+        f"`{one.path[:_NAME]}` of {one.tool[:_NAME]}" if one.path else f"the argument of {one.tool[:_NAME]}"
+    )
+
+
+def _either(one: Invariant) -> str:
+    tools = [tool_in_words(tool) for tool in (one.tool, one.other) if tool != NO_TOOL]
+    return " or ".join(tools)
+
+
+def _verb(one: Invariant) -> str:
+    return "was given" if one.tool == ANSWER else "took part" if one.tool.startswith(TURN) else "was called"
+
+
+def _listed(values: frozenset[str], show: Callable[[str], str] = "`{}`".format) -> str:
+    shown = [show(each) for each in sorted(values)[:_SHOWN]]
+    return " or ".join([*shown, "another"] if len(values) > _SHOWN else shown)
+
+
+def _nearest(sources: frozenset[str]) -> str:
+    """Return the source to name of several that all hold: a result, else the task, else an argument."""
+    return min(sources, key=lambda one: (one.endswith("\t"), one == TASK, one))
+
+
+def _limits(one: Invariant, unit: str = "") -> str:
+    low, high = f"{one.low:g}", f"{one.high:g}"
+    return f"{low}{unit}" if low == high else f"{low} to {high}{unit}"
+
+
+_RULES: Final[Mapping[Kind, Callable[[Invariant], str]]] = {
+    Kind.STANDS: lambda one: f"{_argument(one)} equalled {source_in_words(_nearest(one.values))}",
+    Kind.AMONG: lambda one: f"{_argument(one)} equalled {_listed(one.values, source_in_words)}",
+    Kind.EQUALS: lambda one: f"{_argument(one)} equalled {source_in_words(one.other)}",
+    Kind.NEEDS: lambda one: (
+        f"{tool_in_words(one.tool)} was called after {tool_in_words(one.other)}, whose result gives its"
+        f" `{one.path[:_NAME]}`"
+    ),
+    Kind.HAPPENS: lambda one: f"{_either(one)} {_verb(one)}",
+    Kind.AFTER: lambda one: f"{tool_in_words(one.tool)} came only after {tool_in_words(one.other)}",
+    Kind.LEADS: lambda one: f"{tool_in_words(one.tool)} came after {tool_in_words(one.other)}",
+    Kind.WHEN: lambda one: f"{_either(one)} {_verb(one)}",
+    Kind.WHEN_NOT: lambda one: f"{tool_in_words(one.tool)} was not called",
+    Kind.CARRIES: lambda one: f"{tool_in_words(one.tool)} was given `{one.path[:_NAME]}`",
+    Kind.CALLER: lambda one: f"{tool_in_words(one.tool)} was called by {_listed(one.values, str)}",
+    Kind.TIMES: lambda one: f"{tool_in_words(one.tool)} was called {_limits(one)} times".replace(
+        " 1 times", " once"
+    ),
+    Kind.KNOWN: lambda _: "only known tools were called",
+    Kind.CONSTANT: lambda one: f"{_argument(one)} was {_listed(one.values)}",
+    Kind.SUCCEEDS: lambda one: f"no call of {tool_in_words(one.tool)} failed",
+    Kind.CONTAINS: lambda one: f"{_argument(one)} stated {source_in_words(one.other)}",
+    Kind.SOURCED: lambda one: (
+        f"{_argument(one)} had at most {one.high:g} numbers that nothing before it states"
+    ),
+    Kind.LANGUAGE: lambda one: f"{_argument(one)} was in {_listed(one.values)}",
+    Kind.WORDS: lambda one: f"{_argument(one)} had at most {one.high:g} words that no other run used",
+    Kind.FORMAT: lambda one: f"{_argument(one)} was written like {_listed(one.values)}",
+    Kind.LENGTH: lambda one: f"{_argument(one)} had {_limits(one, ' words')}",
+    Kind.RANGE: lambda one: f"{_argument(one)} was {_limits(one)}",
+}
+
+
+def seen(one: Invariant, broken: Broken, facts: Facts) -> str:
+    """Return what the run in question does instead."""
+    call, argument = broken.call, broken.argument
+    if argument is not None and one.kind not in {Kind.SOURCED, Kind.WORDS}:
+        return _instead(one, argument, facts)
+    match one.kind:
+        case Kind.NEEDS | Kind.AFTER | Kind.CARRIES:
+            is_later = any(each.tool == one.other for each in facts.calls) and one.kind is not Kind.CARRIES
+            return "here before it" if is_later else "here without it"
+        case Kind.TIMES:
+            return f"here {broken.count}"
+        case Kind.KNOWN | Kind.CALLER if call is not None:
+            return f"here {'also' if one.kind is Kind.KNOWN else 'by'} {_caller(one, call)}"
+        case Kind.WHEN_NOT | Kind.SUCCEEDS:
+            return "here it was" if one.kind is Kind.WHEN_NOT else "here one did"
+        case _:
+            return "here more" if argument is not None else "here not"
+
+
+def _caller(one: Invariant, call: Call) -> str:
+    return tool_in_words(call.tool) if one.kind is Kind.KNOWN else call.agent[:_NAME]
+
+
+def _instead(one: Invariant, argument: Argument, facts: Facts) -> str:
+    """Return the argument as it is, and what it should be if that is known."""
+    if one.kind is Kind.LENGTH:
+        return f"here {argument.length}"
+    if one.kind is Kind.LANGUAGE:
+        return f"here in `{argument.language}`"
+    nearest = _nearest(one.values) if one.kind is Kind.STANDS else one.other
+    sources = one.values if one.kind is Kind.AMONG else frozenset({nearest})
+    known = [facts.values[each] for each in sorted(sources) if each != TASK and facts.values.get(each)]
+    if one.kind is Kind.CONTAINS:
+        return f"here not ({known[0]})" if known else "here not"
+    expected = f", not {' or '.join(known[:_SHOWN])}" if known else ""
+    return f"here {argument.literal}{expected}"
+
+
+def told(mined: Mined, most: int = MOST_TOLD) -> list[Held]:
+    """Return the invariants worth reading: those that no other one implies, the structured ones first."""
+    own = {(one.invariant.kind, one.invariant.tool, one.invariant.path) for one in mined.held}
+    before = {
+        (one.invariant.other, one.invariant.tool) for one in mined.held if one.invariant.kind in _ORDERS
+    }
+    found = [
+        one
+        for one in mined.held
+        if one.invariant.kind in _READING and not _is_implied(one.invariant, own, before)
+    ]
+    return sorted(found, key=lambda one: (_READING.index(one.invariant.kind), -one.support))[:most]
+
+
+def _is_implied(one: Invariant, own: set[tuple[Kind, str, str]], before: set[tuple[str, str]]) -> bool:
+    match one.kind:
+        case Kind.AFTER:
+            between = {tool for first, tool in before if first == one.other}
+            is_chained = any((tool, one.tool) in before for tool in between)
+            return is_chained or any(kind is Kind.NEEDS and tool == one.tool for kind, tool, _ in own)
+        case Kind.LEADS:
+            return (Kind.HAPPENS, one.tool, "") in own
+        case Kind.EQUALS:
+            return any((kind, one.tool, one.path) in own for kind in (Kind.STANDS, Kind.AMONG))
+        case _:
+            return False

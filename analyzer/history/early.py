@@ -119,11 +119,6 @@ class EarlyAlarm:
         is_rare = binomial_at_most(self.as_high(score), len(self.scores), self.share) <= _DOUBT
         return is_rare and score >= LEAST_EVIDENCE
 
-    def score(self, part: Part) -> float:
-        """Return the strongest evidence in a part of a run that is not among the known ones."""
-        rated = (_evidence(pair, self.spectrum, self.usual, own=0) for pair in part.pairs)
-        return max(rated, default=0.0)
-
     def warned(self, elements: Sequence[Element]) -> Warned | None:
         """Return the warning that the elements of a part call for; ``None`` if they call for none."""
         rated = [

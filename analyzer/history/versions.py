@@ -61,12 +61,6 @@ def version_of(trajectory: Trajectory, models: Iterable[str] = (), release: str 
     )
 
 
-def changed(one: Version, other: Version) -> tuple[str, ...]:
-    """Return which parts differ between two versions."""
-    names = ("prompts", "tools", "models", "release")
-    return tuple(name for name in names if getattr(one, name) != getattr(other, name))
-
-
 class Decision(StrEnum):
     """Whether two versions behave alike."""
 
@@ -139,4 +133,4 @@ def _digest(parts: Iterable[str]) -> str:
     return blake2b("\0\0".join(ordered).encode("utf-8", "surrogatepass"), digest_size=_BYTES).hexdigest()
 
 
-__all__ = ["Decision", "Equality", "Version", "changed", "equality", "version_of"]
+__all__ = ["Decision", "Equality", "Version", "equality", "version_of"]

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from analyzer.history import facts
+from analyzer.history.broken import rule, told
 from analyzer.history.changes import (
     BeforeAfter,
     ChangePoint,
@@ -29,7 +30,6 @@ from analyzer.history.invariants import Broken, Held, Run, check
 from analyzer.history.mining import LEAST_RUNS, MAX_RUNS, Mined, mine
 from analyzer.history.spectrum import Said, spectrum_of
 from analyzer.history.versions import Equality, equality
-from analyzer.history.wording import rule, told
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.issues.issue_store import DAY_NS, IssueStore
 from analyzer.issues.recurrence import Issue, is_resolved_by_hand

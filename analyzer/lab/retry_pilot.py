@@ -26,9 +26,8 @@ from analyzer.experiment.retry_gate import (
     Trigger,
     gate,
 )
-from analyzer.experiment.running.trial_runner import Options, Parts, TrialRunner, in_parallel
-from analyzer.experiment.sequential import Reason
-from analyzer.experiment.trials import TrialResult, latest_reasons
+from analyzer.experiment.sequential import Reason, TrialResult, latest_reasons
+from analyzer.experiment.trial_runner import Options, Parts, TrialRunner, in_parallel
 from analyzer.lab.evaluation.significance import Paired, paired
 from semconv.model import Ranked
 from semconv.record import record

@@ -131,8 +131,3 @@ def held_bytes(run: Trajectory) -> int:
 def expecting(trajectory: Trajectory, reference: str) -> Trajectory:
     """Return a run with the expected answer that a person gave; without one, the run as it is."""
     return replace(trajectory, reference=reference) if reference else trajectory
-
-
-def reading_here(clean: CleanRun, reader: Reader = USUAL) -> ReadUpload:
-    """Return a function that reads uploads in the calling process."""
-    return lambda files, reference: read_runs(unpacked(files), clean, reader, reference)

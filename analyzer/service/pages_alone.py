@@ -47,8 +47,7 @@ from analyzer.web.app import WebParts, web_server
 from analyzer.web.pages.front import Labels, Pages, TraceLink, shown_settings
 from analyzer.web.probes import Probe, Probes
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.issue_reads import IssueReader
-from analyzer.web.reads.workflow_reads import WorkflowReader
+from analyzer.web.reads.issue_reads import IssueReader, WorkflowReader
 from analyzer.web.requested_analyses import JobLimits, Jobs
 from collector_processor.core.analysis import NOTHING_EARNED, Analyst, Earned
 from collector_processor.core.http_server import HttpServer

@@ -22,8 +22,8 @@ from collector_processor.core.records import StoredVerdict
 from collector_processor.core.scores import Lane
 from collector_processor.otlp import Delivered, Rejected, Tenant, TryLater
 from collector_processor.sinks.exchange import HumanScore, ScoredRun
+from collector_processor.writeback.carriers import unpack_place
 from collector_processor.writeback.evaluations import FAILURE_ATTRIBUTION, TASK_SUCCESS
-from collector_processor.writeback.span_places import unpack_place
 from semconv.model import Status, Trajectory
 
 logger = logging.getLogger(__name__)

@@ -34,7 +34,8 @@ from analyzer.inquiry.intervals import wilson
 from analyzer.inquiry.posterior import steps_within
 from analyzer.inquiry.visible import visible_run
 from analyzer.lab.evaluation.benchmark import withhold
-from analyzer.lab.evaluation.dataset import read_dataset, split_by_keys
+from analyzer.lab.evaluation.dataset import read_dataset
+from analyzer.lab.evaluation.folds import split_by_keys
 from analyzer.lab.evaluation.scores import Score, confident, score
 from analyzer.lab.evaluation.significance import bootstrap, calibration_error, error_if_calibrated
 from analyzer.lab.evaluation.training import train

@@ -19,7 +19,8 @@ from typing import Any
 
 from analyzer.inquiry.intervals import wilson
 from analyzer.lab.evaluation.benchmark import select
-from analyzer.lab.evaluation.dataset import read_dataset, split_by_keys
+from analyzer.lab.evaluation.dataset import read_dataset
+from analyzer.lab.evaluation.folds import split_by_keys
 from analyzer.lab.evaluation.scores import Score
 from analyzer.lab.evaluation.significance import calibration_error, error_if_calibrated
 from analyzer.lab.evaluation.training import train

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from analyzer.experiment.backtest.plan import Outcome, Plan, Side, Verdict
-from analyzer.experiment.sequential import ALPHA
-from analyzer.experiment.trials import Draw, TrialResult
+from analyzer.experiment.sequential import ALPHA, Draw, TrialResult
 from analyzer.inquiry.intervals import wilson
 
 Rates: TypeAlias = Callable[[str, Side], float]

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from analyzer.experiment.candidates import ArmKey, Candidate
-from analyzer.experiment.sequential import ALPHA, Arm, Decision, decide
-from analyzer.experiment.trials import TrialResult
+from analyzer.experiment.sequential import ALPHA, Arm, Decision, TrialResult, decide
 from analyzer.experiment.walk import FOR_THE_BLAMED, LEAST_PROBABILITY, Patience, Walk
 
 Rate = Callable[[ArmKey], float]

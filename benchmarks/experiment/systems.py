@@ -20,9 +20,8 @@ from analyzer.experiment.open_experiment import Request, experiment
 from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.read_tape import read_tape
 from analyzer.experiment.replay.tape import Tape
-from analyzer.experiment.running.checks import Contains
-from analyzer.experiment.running.trial_runner import Options
-from analyzer.experiment.running.workflow import Function
+from analyzer.experiment.trial_runner import Options
+from analyzer.experiment.workflow import Contains, Function
 from analyzer.inquiry.intervals import wilson
 from analyzer.methods.without_model import judge_by_signals
 from benchmarks.experiment.light import Said, talk

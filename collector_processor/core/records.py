@@ -151,7 +151,7 @@ class VerdictSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Stored span positions of a run, for carriers written later; packed by ``span_places.py``."""
+    """Stored span positions of a run, for carriers written later; packed by ``writeback/carriers.py``."""
 
     tenant: Tenant
     run_id: str

@@ -19,8 +19,7 @@ from pydantic import ValidationError
 from collector_processor.otlp import Address, CollectorError, Signal
 from collector_processor.otlp.destination import destination_of
 from collector_processor.settings.fields import FILE_ONLY, Settings
-from collector_processor.settings.scores import ScoreTarget, read_targets
-from collector_processor.settings.value_types import ExportText, WriteBack
+from collector_processor.settings.value_types import ExportText, ScoreTarget, WriteBack, read_targets
 
 __all__ = [
     "CONFIG_FILE", "FILE_ONLY", "PREFIX", "REMOVED", "ExportText", "Settings", "SettingsError", "WriteBack",

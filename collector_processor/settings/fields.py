@@ -23,9 +23,9 @@ from collector_processor.otlp.destination import Destination, Forwarding, Protoc
 from collector_processor.rebuild.redaction import ALL_KINDS, check_pattern, read_kinds
 from collector_processor.settings.kafka import KafkaSettings
 from collector_processor.settings.machine import receiving_bytes_here
-from collector_processor.settings.scores import ScoreTarget
 from collector_processor.settings.value_types import (
     ExportText,
+    ScoreTarget,
     WriteBack,
     address,
     completion_timers,

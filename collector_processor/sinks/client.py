@@ -18,7 +18,7 @@ from yarl import URL
 from collector_processor.core.scores import ScoreChange, unpack_change
 from collector_processor.exporters.backend import read_retry_after, unanswered, unreached, untraced
 from collector_processor.otlp import Delivered, Rejected, SendOutcome, Tenant, TryLater
-from collector_processor.settings.scores import ScoreTarget
+from collector_processor.settings.value_types import ScoreTarget
 from collector_processor.sinks import SINKS
 from collector_processor.sinks.exchange import MOST_SCORES, Call, HumanScore, ScoredRun, UnexpectedAnswerError
 

@@ -10,8 +10,8 @@ from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.deletion import delete_run, delete_tenant
 from collector_processor.store.verdicts import RunStore
+from collector_processor.writeback.carriers import unpack_place
 from collector_processor.writeback.evaluations import TASK_SUCCESS, attribution_places, entries_of
-from collector_processor.writeback.span_places import unpack_place
 
 Lanes = Mapping[Tenant, tuple[Lane, ...]]
 

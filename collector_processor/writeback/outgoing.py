@@ -33,9 +33,15 @@ from collector_processor.writeback.annotate import (
     decisive_attributes,
     root_attributes,
 )
-from collector_processor.writeback.carriers import carriers, evaluation_logs, root_of, spans_of, withdrawal
+from collector_processor.writeback.carriers import (
+    carriers,
+    evaluation_logs,
+    pack_place,
+    root_of,
+    spans_of,
+    withdrawal,
+)
 from collector_processor.writeback.evaluations import TASK_SUCCESS, annotation, evaluations, score_entries
-from collector_processor.writeback.span_places import pack_place
 from semconv.attributes import ERROR
 from semconv.model import (
     BLAMELESS,

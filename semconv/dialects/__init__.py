@@ -181,12 +181,7 @@ USUAL: Final = Reader()
 """Reads through the dialects alone, then by inference."""
 
 
-def read_action(span: Span, surroundings: Surroundings) -> Action | None:
-    """Return the span's action, or ``None`` if no dialect knows it."""
-    return USUAL.action(span, surroundings)
-
-
 __all__ = [
     "DIALECTS", "RUN_KEYS", "USUAL", "Action", "ActionKind", "Dialect", "Inferred", "Judgement", "Message",
-    "Reader", "Surroundings", "ToolCall", "read_action",
+    "Reader", "Surroundings", "ToolCall",
 ]  # fmt: skip

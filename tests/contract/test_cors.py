@@ -58,7 +58,7 @@ async def serving(origins: str, token: str | None = None) -> AsyncIterator[Page]
         yield Page(port)
 
 
-async def test_by_default_no_page_gets_leave() -> None:
+async def test_by_default_no_page_may_send() -> None:
     async with serving("") as page:
         status, headers = await page.ask(PAGE)
         assert (status, headers["Allow"]) == (405, "POST")
@@ -81,7 +81,7 @@ async def test_by_default_no_page_gets_leave() -> None:
         pytest.param("https://app.example.com, https://evil.example.com", id="two"),
     ],
 )
-async def test_a_page_that_is_not_named_gets_no_leave(origin: str | None) -> None:
+async def test_a_page_that_the_setting_does_not_name_may_not_send(origin: str | None) -> None:
     async with serving(PAGE) as page:
         status, headers = await page.ask(origin)
         assert (status, ALLOWS in headers, headers["Vary"]) == (405, False, "Origin")
@@ -91,7 +91,7 @@ async def test_a_page_that_is_not_named_gets_no_leave(origin: str | None) -> Non
 
 
 @pytest.mark.parametrize("origin", [PAGE, PAGE.upper()])
-async def test_a_page_that_is_named_may_send(origin: str) -> None:
+async def test_a_page_that_the_setting_names_may_send(origin: str) -> None:
     async with serving(f"http://localhost:3000, {PAGE}") as page:
         status, headers = await page.ask(origin)
         assert (status, headers[ALLOWS], headers["Access-Control-Allow-Methods"]) == (204, origin, "POST")
@@ -102,7 +102,7 @@ async def test_a_page_that_is_named_may_send(origin: str) -> None:
         assert (status, headers[ALLOWS], headers["Vary"]) == (200, origin, "Origin")
 
 
-async def test_leave_is_not_accepted_as_a_token() -> None:
+async def test_an_allowed_origin_does_not_replace_the_token() -> None:
     async with serving("*", token="secret") as page:
         status, headers = await page.ask("https://anybody.example")
         assert (status, headers[ALLOWS]) == (204, "*")  # a browser sends no token with its question
@@ -114,14 +114,14 @@ async def test_leave_is_not_accepted_as_a_token() -> None:
         assert status == 200
 
 
-async def test_only_what_takes_spans_answers_questions() -> None:
+async def test_only_otlp_routes_answer_preflight_requests() -> None:
     async with serving(PAGE) as page:
         assert (await page.ask(PAGE, "/metrics"))[0] == 404
         status, _ = await page.send("OPTIONS", {"Origin": PAGE})
         assert status == 405, "a question names the method it asks for"
 
 
-async def test_a_host_that_is_not_ours_gets_no_leave_either() -> None:
+async def test_a_foreign_host_header_is_refused_for_allowed_origins_too() -> None:
     refused: list[Cause] = []
     rules = AdmissionRules(local_names=(), cors=Cors(origins=read_origins(PAGE)), refused=refused.append)
     async with listening(HttpReceiver(MemorySink(), LOOPBACK, rules)) as port:

@@ -278,7 +278,7 @@ async def test_what_each_http_status_means(answer: HttpReply, expected: SendOutc
     assert len(backend.seen) == 2
 
 
-async def test_an_answer_without_end_is_not_read_to_it() -> None:
+async def test_an_endless_answer_is_read_only_up_to_a_bound() -> None:
     async def never_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(BODY)
         writer.write(b"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -324,7 +324,7 @@ async def test_a_backend_that_hangs_up_is_tried_later(transport: Transport) -> N
         assert isinstance(await send(exporter), TryLater)
 
 
-async def test_a_send_that_is_called_off_is_called_off(transport: Transport) -> None:
+async def test_a_cancelled_send_ends(transport: Transport) -> None:
     async with transport.backend() as backend, exporting(backend.url, transport.protocol) as exporter:
         sending = asyncio.ensure_future(send(exporter))
         await asyncio.sleep(0)
@@ -347,7 +347,7 @@ async def test_compresses_if_configured(transport: Transport) -> None:
         assert [seen.body for seen in backend.seen] == [BODY, bytes(200_000)]
 
 
-async def test_an_exact_url_is_used_as_it_stands_and_a_general_one_is_added_to() -> None:
+async def test_a_signals_own_url_is_used_unchanged_and_a_general_one_gets_the_signals_path() -> None:
     async with http_backend() as backend:
         for path, exact in [("/otlp/", False), ("/otlp", False), ("/in?key=1", True), ("", True)]:
             async with exporting(
@@ -420,7 +420,7 @@ async def test_our_http_traffic_is_not_traced(monkeypatch: pytest.MonkeyPatch) -
     assert context.get_value(_SUPPRESS_INSTRUMENTATION_KEY) is None
 
 
-async def test_json_goes_out_as_the_sdks_write_it_and_json_answers_are_read() -> None:
+async def test_json_is_sent_as_the_sdks_write_it_and_json_answers_are_read() -> None:
     request = ExportTraceServiceRequest()
     request.resource_spans.add().scope_spans.add().spans.add(
         trace_id=b"\xab" * 16, span_id=b"\xcd" * 8, kind=3
@@ -467,7 +467,7 @@ async def test_one_blamespan_behind_another_understands_it(
     assert (arrival.body, arrival.tenant, arrival.hops) == (body, "x-scope-orgid=a", ("up", INSTANCE))
 
 
-async def test_signals_go_their_own_ways_and_share_what_is_equal() -> None:
+async def test_signals_have_their_own_exporters_and_share_equal_ones() -> None:
     async with http_backend() as one, grpc_backend() as two:
         general = Destination(endpoint=one.url, protocol=Protocol.HTTP_PROTOBUF, max_bytes=2000)
         traces = Destination(endpoint=two.url, protocol=Protocol.GRPC, max_bytes=1000)

@@ -62,7 +62,7 @@ def test_the_newest_release_is_compared_by_itself(db: StoreConnection) -> None:
     assert document["workflows"][0]["change"]["at"] > iso(START_NS)
 
 
-def test_failures_of_other_issues_are_not_this_ones(db: StoreConnection) -> None:
+def test_failures_of_other_issues_are_not_counted(db: StoreConnection) -> None:
     keep(db, ["failed"] * 20)
     keep(db, ["failed"] * 20, version="v2", release="2.0", at=20)
     issue = broken(db, [f"v1-{number:05}" for number in range(20)])
@@ -85,7 +85,7 @@ def test_an_unknown_release_compares_nothing_and_names_the_known_ones(db: StoreC
     assert (found.workflows, found.releases) == ((), ("2.0", "1.0"))
 
 
-def test_what_a_person_resolved_is_compared_since_then(db: StoreConnection) -> None:
+def test_an_issue_that_a_person_resolved_is_compared_since_then(db: StoreConnection) -> None:
     keep(db, ["failed"] * 20 + ["passed"] * 20)
     issue = broken(db, [f"v1-{number:05}" for number in range(20)])
     at_ns = START_NS + 20 * HOUR_NS

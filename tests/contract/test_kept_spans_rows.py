@@ -146,7 +146,7 @@ def test_a_tenants_runs_are_deleted_and_no_others(db: StoreConnection) -> None:
     assert kept_of(db) == ["run-3"]
 
 
-def test_labels_after_a_deletion_are_followed(db: StoreConnection) -> None:
+def test_labels_after_a_deletion_take_effect(db: StoreConnection) -> None:
     labels = LabelStore(db)
     fill(db, ACME, 1)
     heeded = labels.last()
@@ -168,7 +168,7 @@ def test_a_kept_trace_is_read_by_the_beginning_of_its_id_and_its_tenant_only(db:
         kept_trace(db, "run-1", ACME)
 
 
-def test_what_is_deleted_is_not_left_in_the_file(tmp_path: Path) -> None:
+def test_deleted_texts_are_not_left_in_the_file(tmp_path: Path) -> None:
     marker = bytes(range(7, 250)) * 3
     with closing(open_database(tmp_path / RUNS)) as database, closing(database.own()) as db:
         fill(db, ACME, 1)

@@ -43,7 +43,7 @@ def test_the_last_result_of_each_command_stays(db: StoreConnection) -> None:
     assert rows.of_service(NO_TENANT, "other", 9) == ()
 
 
-def test_one_that_is_too_long_is_refused_and_a_damaged_one_is_empty(db: StoreConnection) -> None:
+def test_a_result_that_is_too_long_is_refused_and_a_damaged_one_reads_as_empty(db: StoreConnection) -> None:
     rows = ProofRows(db)
     assert not rows.keep(proof("run", "x" * MOST_PROOF_CHARS))
     for document in ("", "[1]", "{"):

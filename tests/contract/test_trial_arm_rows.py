@@ -21,7 +21,7 @@ def ids(rows: TrialArmRows, run_id: str = "run", tenant: Tenant = NO_TENANT) -> 
     return [each.id for each in rows.of(tenant, run_id)]
 
 
-def test_both_arms_of_a_run_are_read_that_with_the_recorded_answer_first(db: StoreConnection) -> None:
+def test_both_arms_of_a_run_are_read_with_the_recorded_answers_first(db: StoreConnection) -> None:
     rows = TrialArmRows(db)
     changed, recorded = arm("a", changed=True), arm("b")
     rows.keep([(changed, b"changed"), (recorded, b"recorded")], 1)
@@ -30,7 +30,7 @@ def test_both_arms_of_a_run_are_read_that_with_the_recorded_answer_first(db: Sto
     assert rows.packed("c") is None
 
 
-def test_a_later_experiment_on_the_run_replaces_the_trials_and_those_of_no_other(db: StoreConnection) -> None:
+def test_a_later_experiment_replaces_the_trials_of_its_run_only(db: StoreConnection) -> None:
     rows = TrialArmRows(db)
     rows.keep([(arm("a"), b"1"), (arm("b", changed=True), b"1")], 1)
     rows.keep([(arm("c", "other"), b"1")], 1)
@@ -39,7 +39,7 @@ def test_a_later_experiment_on_the_run_replaces_the_trials_and_those_of_no_other
     assert (ids(rows), ids(rows, "other"), ids(rows, tenant=ACME)) == (["e", "f"], ["c"], ["d"])
 
 
-def test_beyond_the_quota_the_oldest_experiments_trials_go_first(db: StoreConnection) -> None:
+def test_beyond_the_quota_trials_of_the_oldest_experiment_are_deleted_first(db: StoreConnection) -> None:
     rows = TrialArmRows(db, most_bytes=250)
     for number in range(4):
         rows.keep([(arm(f"t{number}", f"run-{number}"), bytes(100))], number)

@@ -90,7 +90,9 @@ def test_a_stable_workflow_has_no_change_and_no_alarm(db: StoreConnection, repor
     assert regressed_of([report]) == {}
 
 
-def test_runs_without_any_statement_are_only_counted(db: StoreConnection, reports: WorkflowReports) -> None:
+def test_runs_without_a_stated_outcome_are_only_counted(
+    db: StoreConnection, reports: WorkflowReports
+) -> None:
     keep(db, ["unsaid"] * 30)
     (report,) = reports.reports(NOW_NS)
     assert (report.said, report.changes, report.newest) == ({"unsaid": 30}, (), None)

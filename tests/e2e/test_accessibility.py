@@ -20,7 +20,7 @@ from collector_processor.core.analysis import NOTHING_EARNED, Earned
 from semconv.model import Attribution, Trajectory
 from tests.e2e.test_browser import LOG_FILE, PAGES, Site, opened_site
 from tests.web.browser import chromium
-from tests.web.stage import ANALYST, READ, open_stage, serving
+from tests.web.stage import ANALYST, open_stage, read_here, serving
 from tests.web.test_compare import TRIAL_A, TRIAL_B, keep_trials
 from tools import axe
 
@@ -128,13 +128,13 @@ class Endless(LocalOpinions):
 @needs_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-async def test_errors_and_an_analysis_to_cancel_are_accessible(
+async def test_error_pages_and_the_page_of_a_running_analysis_are_accessible(
     tmp_path: Path, browser: Browser, source: str, width: int, scheme: Literal["light", "dark"]
 ) -> None:
     stage = open_stage(tmp_path / "data")
     pages = stage.parts().pages
     assert pages is not None
-    jobs = Jobs(Endless(analyst=ANALYST), READ)
+    jobs = Jobs(Endless(analyst=ANALYST), read_here)
     async with serving(stage.parts(pages=replace(pages, jobs=jobs))) as address:
         page = await browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
         for path, status in (

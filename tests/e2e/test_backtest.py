@@ -216,7 +216,7 @@ def test_a_fix_that_breaks_a_passing_run_fails_the_backtest(project: Path) -> No
     assert ended.stdout.startswith("### blamespan backtest: ")
 
 
-def test_the_budget_ends_it_and_says_so(project: Path) -> None:
+def test_a_used_up_budget_ends_the_backtest_and_is_reported(project: Path) -> None:
     change(project, CAREFUL)
     ended = backtest(project, "--max-calls", "3")
     assert ended.returncode == 3

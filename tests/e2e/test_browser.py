@@ -184,7 +184,7 @@ async def test_search_and_filter_narrow_the_list(site: Site) -> None:
     await expect(page.locator("#rows tr.attributed")).to_have_count(0)
 
 
-async def test_a_new_run_comes_in_while_one_looks(site: Site) -> None:
+async def test_a_new_run_appears_on_an_open_page(site: Site) -> None:
     page = await site.open("/runs")
     await page.locator("#live").wait_for(state="visible")
     before = await page.locator("#rows tr").count()
@@ -245,7 +245,7 @@ async def test_the_command_that_tries_a_fix_is_copied(site: Site) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-async def test_nothing_runs_over_the_edge(site: Site, width: int, scheme: Literal["light", "dark"]) -> None:
+async def test_nothing_overflows_the_page(site: Site, width: int, scheme: Literal["light", "dark"]) -> None:
     for name in PAGES:
         page = await site.open(site.path(name), viewport={"width": width, "height": 844}, color_scheme=scheme)
         assert not await page.evaluate("document.documentElement.scrollWidth > innerWidth"), name
@@ -267,7 +267,7 @@ async def test_the_decisive_step_is_in_sight_on_a_phone(site: Site) -> None:
     assert 0 < box["y"] < 844
 
 
-async def test_the_lanes_names_stay_where_the_picture_is_scrolled(site: Site) -> None:
+async def test_lane_names_stay_visible_while_the_picture_is_scrolled(site: Site) -> None:
     page = await site.open(site.path("demo"), viewport={"width": 390, "height": 844})
     await page.evaluate("document.querySelector('.stage').scrollLeft = 1e6")
     assert await page.evaluate("document.querySelector('.stage').scrollLeft") > 60

@@ -79,7 +79,7 @@ async def of_both(folder: Path, line: Line) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("options", [(), ("--tenant", f"{HEADER}=green")], ids=["no tenant", "a third one"])
 @pytest.mark.timeout(900)
-async def test_which_tenants_run_is_meant_must_be_said(
+async def test_a_run_id_of_two_tenants_needs_the_tenant(
     tmp_path: Path, start_line: StartLine, options: tuple[str, ...]
 ) -> None:
     line = start_line()

@@ -164,7 +164,7 @@ async def test_a_service_that_ignores_the_trial_is_stopped_before_the_first_chan
     assert "2 of 2 recorded calls never arrived: they bypass the gateway" in final["reason"]
 
 
-async def test_a_service_that_hangs_runs_into_the_time_limit(tmp_path: Path) -> None:
+async def test_a_service_that_hangs_ends_at_the_time_limit(tmp_path: Path) -> None:
     code, final, _ = await experimented("hangs", tmp_path, "--timeout", "2")
     assert (code, final["decision"]) == (1, "not_replayable")
     assert "the workflow ran into the time limit" in final["reason"]

@@ -15,8 +15,16 @@ import pytest
 
 from analyzer.experiment.call_budget import Ledger
 from analyzer.experiment.replay.gateway_options import LiveCall, LiveUsage
-from analyzer.experiment.running.checks import CheckFailed, CommandCheck, Contains, every
-from analyzer.experiment.running.workflow import Command, Ended, Function, run_command
+from analyzer.experiment.workflow import (
+    CheckFailed,
+    Command,
+    CommandCheck,
+    Contains,
+    Ended,
+    Function,
+    every,
+    run_command,
+)
 from semconv.emit.tool_playback import TRIAL_VARIABLE
 
 FAMILY = """
@@ -138,7 +146,7 @@ async def test_a_model_of_unknown_price_needs_a_limit_of_calls() -> None:
     assert limited.total.cost_usd is None
 
 
-async def test_no_budget_pays_for_no_unknown_price_and_for_free_models_only() -> None:
+async def test_a_budget_of_zero_allows_free_models_and_no_unknown_prices() -> None:
     def price(model: str, _: int, __: int) -> float | None:
         return {"free": 0.0}.get(model)
 
@@ -147,7 +155,7 @@ async def test_no_budget_pays_for_no_unknown_price_and_for_free_models_only() ->
     assert await ledger.reserve(call("free")) == ""
 
 
-async def test_a_stream_without_usage_is_charged_by_what_it_said() -> None:
+async def test_a_stream_without_usage_is_charged_by_its_length() -> None:
     ledger = Ledger(cents)
     asked = call(max_tokens=600)
     await ledger.reserve(asked)

@@ -169,7 +169,7 @@ async def test_a_workflow_that_sends_no_spans_is_refused_after_one_trial(tmp_pat
     assert (tmp_path / "faults.jsonl").read_text() == ""
 
 
-async def test_a_workflow_behind_http_makes_the_same_labels(tmp_path: Path) -> None:
+async def test_a_workflow_over_http_gives_the_same_labels(tmp_path: Path) -> None:
     async with careful_model() as url, workflow_server(tmp_path) as service:
         code, (*tried, final), err = await injected(
             tmp_path, url, "--kind", "wrong_value", "--labels", "1", service=service

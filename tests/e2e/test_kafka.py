@@ -170,7 +170,7 @@ def test_a_trace_that_stays_open_outlives_its_processor_and_holds_no_commit_back
         wait_until(lambda: spilled(server) == 0, what="the deletion of what has a verdict")
 
 
-def test_while_postgresql_is_away_nothing_is_spilled_and_nothing_is_lost(
+def test_without_postgresql_nothing_is_spilled_and_nothing_is_lost(
     start_processor: StartProcessor, collector: Doors, kafka: KafkaBroker, server: PostgresServer
 ) -> None:
     """The commit waits for PostgreSQL; a successor reads from there, and has the rest from the store."""
@@ -297,7 +297,7 @@ def test_a_broker_that_restarts_loses_nothing(
             backend.await_spans(TraceId(name(number)), SPANS + CARRIERS)
 
 
-def test_a_hot_partition_holds_back_its_own_commit_alone(
+def test_a_hot_partition_delays_only_its_own_commit(
     start_processor: StartProcessor, collector: Doors, kafka: KafkaBroker
 ) -> None:
     """Of all traces nine in ten are in one partition, and open: the others are judged and committed."""
@@ -355,7 +355,7 @@ def test_an_unreadable_record_is_set_aside_and_the_next_is_read(
         wait_until(lambda: committed(kafka, "otlp_spans")[0].offset == 3, what="the commit behind it")
 
 
-def test_logs_come_to_where_their_trace_is(start_processor: StartProcessor, collector: Doors) -> None:
+def test_logs_go_to_the_partition_of_their_trace(start_processor: StartProcessor, collector: Doors) -> None:
     with grpc_backend() as backend:
         line = start_processor(forward_endpoint=backend.url)
         send(collector, log_request(record(trace=1)), signal=Signal.LOGS)
@@ -363,7 +363,7 @@ def test_logs_come_to_where_their_trace_is(start_processor: StartProcessor, coll
         line.await_items("forwarded", 1, Signal.LOGS)
 
 
-def test_while_postgresql_is_away_spans_flow_on(
+def test_without_postgresql_spans_are_still_forwarded(
     start_processor: StartProcessor, collector: Doors, server: PostgresServer
 ) -> None:
     with grpc_backend() as backend:

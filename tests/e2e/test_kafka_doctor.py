@@ -55,7 +55,7 @@ def test_a_cluster_without_a_fault_is_described(
     assert groups == [], "it joins no group"
 
 
-def test_keys_that_are_hashed_otherwise_are_found(
+def test_records_whose_keys_were_hashed_differently_are_found(
     kafka: KafkaBroker, server: PostgresServer, tmp_path: Path
 ) -> None:
     kafka.create("traces_b", "logs_b", "metrics_b")
@@ -104,7 +104,7 @@ def test_limits_of_a_topic_that_cost_spans_are_found(  # noqa: PLR0917
     assert (found["Kafka"]["status"], words in found["Kafka"]["detail"]) == (status, True), found["Kafka"]
 
 
-def test_a_missing_topic_and_a_broker_that_is_away_fail_in_words(
+def test_a_missing_topic_and_an_unreachable_broker_fail_with_a_reason(
     kafka: KafkaBroker, server: PostgresServer, tmp_path: Path
 ) -> None:
     (port,) = free_ports(1)

@@ -96,7 +96,7 @@ def test_a_processor_signs_in_over_tls_and_its_password_appears_nowhere(
         assert PASSWORD not in line.server.log.read_text(errors="replace")
 
 
-def test_a_client_certificate_opens_the_door_too(
+def test_a_client_certificate_is_accepted_instead_of_a_password(
     start_processor: StartProcessor, broker: KafkaBroker, identity: Identity
 ) -> None:
     chosen = topics(broker, "mutual")
@@ -166,7 +166,7 @@ def test_a_trace_whose_first_records_kafka_has_deleted_is_judged_by_the_rest(
             assert set(times_each(backend, name(number)).values()) == {1}
 
 
-def test_a_processor_that_slept_past_its_session_commits_nothing_of_what_others_have_now(
+def test_a_processor_that_slept_past_its_session_commits_nothing_of_partitions_it_lost(
     start_processor: StartProcessor, broker: KafkaBroker
 ) -> None:
     chosen = topics(broker, "stale")

@@ -157,7 +157,7 @@ def test_an_invalid_label_is_refused_in_one_line(
     assert message in line
 
 
-def test_where_no_service_ever_ran_there_is_nothing_to_label(tmp_path: Path) -> None:
+def test_without_a_store_there_is_nothing_to_label(tmp_path: Path) -> None:
     said = cli(tmp_path / "none", "label", "a", "right")
     assert said.code == 1
     assert "holds no verdicts: expected the data directory" in said.err

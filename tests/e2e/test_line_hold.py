@@ -84,7 +84,7 @@ def test_spans_without_a_verdict_in_time_are_forwarded_unchanged_and_the_blame_f
         assert added(placed(played.body), (one for one in came if not one.is_carrier)) == {}
 
 
-def test_spans_that_come_after_the_verdict_are_not_held(start_line: StartLine) -> None:
+def test_spans_that_arrive_after_the_verdict_are_not_held(start_line: StartLine) -> None:
     with grpc_backend() as backend:
         line = start_line(forward_endpoint=backend.url, write_back=f"hold:{FOREVER_MS}")
         played = play_demo()

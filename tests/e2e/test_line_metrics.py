@@ -36,7 +36,7 @@ def sums(backend: Backend) -> dict[str, float]:
     }
 
 
-def test_what_metrics_shows_is_sent_too_and_is_nobodys_traffic(start_line: StartLine) -> None:
+def test_the_shown_metrics_are_also_sent_and_count_as_no_traffic(start_line: StartLine) -> None:
     with grpc_backend() as backend:
         line = start_line(forward_endpoint=backend.url, settle_s=0, **EXPORTED)
         run_id = work(line, "planner", "calculator", failing="calculator")
@@ -54,7 +54,7 @@ def test_a_missing_endpoint_for_metrics_is_reported_and_the_service_serves(start
     assert line.runs() == []
 
 
-def test_nothing_is_sent_unless_it_is_asked_for(start_line: StartLine) -> None:
+def test_own_metrics_are_sent_only_if_the_setting_says_so(start_line: StartLine) -> None:
     with grpc_backend() as backend:
         line = start_line(forward_endpoint=backend.url)
         run_id = work(line, "planner", failing="planner")
@@ -76,7 +76,7 @@ def stands(line: Line, what: str) -> dict[tuple[str, str], float]:
     return {labels: value for labels, value in found.items() if value}
 
 
-def test_people_move_a_run_in_the_metrics_from_the_agent_that_was_blamed(
+def test_a_label_moves_a_run_in_the_metrics_to_another_agent(
     start_line: StartLine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line, data = start_line(settle_s=0), ["--data-dir", str(tmp_path / "data")]

@@ -108,7 +108,7 @@ def test_a_judges_verdict_is_on_the_carrier_with_the_models_name(start_line: Sta
         assert originals(spans) == by_id(placed(played.body))
 
 
-def test_where_the_model_dies_signals_answer_in_its_place_and_say_so(start_line: StartLine) -> None:
+def test_if_the_model_fails_signals_answer_and_the_verdict_says_so(start_line: StartLine) -> None:
     gone = Scripted(status=503, headers={"Retry-After": "0"}, text="going down")
     with grpc_backend() as backend, in_background(serve(Scripted(reset=True), gone)) as server:
         line = start_line(forward_endpoint=backend.url, **settings_for(server))

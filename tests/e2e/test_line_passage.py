@@ -108,7 +108,7 @@ def settled(line: Line, signal: Signal) -> int:
 
 
 @pytest.mark.parametrize("write_back", ["late", "hold:60000"])
-def test_traffic_of_no_agent_is_never_held_nor_judged(start_line: StartLine, write_back: str) -> None:
+def test_traffic_without_agents_is_neither_held_nor_judged(start_line: StartLine, write_back: str) -> None:
     with grpc_backend() as backend:
         # So patient that an agent's trace would be held to the end of the test.
         line = start_line(forward_endpoint=backend.url, write_back=write_back, root_grace=60_000)
@@ -129,7 +129,7 @@ def test_traffic_of_no_agent_is_never_held_nor_judged(start_line: StartLine, wri
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
-def test_a_signal_that_the_backend_does_not_take_is_counted_and_said_once(
+def test_a_signal_that_the_backend_does_not_support_is_counted_and_logged_once(
     start_line: StartLine, protocol: str
 ) -> None:
     opened = (grpc_backend if protocol == "grpc" else http_backend)(takes=[Signal.TRACES])
@@ -157,7 +157,9 @@ def test_a_signal_that_the_backend_does_not_take_is_counted_and_said_once(
     assert sorted(one["signal"] for one in told) == ["logs", "metrics"]
 
 
-def test_a_real_jaeger_takes_no_logs_and_traces_flow_on(jaeger: RunningJaeger, start_line: StartLine) -> None:
+def test_a_real_jaeger_refuses_logs_and_still_gets_traces(
+    jaeger: RunningJaeger, start_line: StartLine
+) -> None:
     line = start_line(forward_endpoint=jaeger.otlp_grpc_endpoint)
     send(line, log_request(record()), signal=Signal.LOGS)
     line.await_items("unsupported", 1, Signal.LOGS)

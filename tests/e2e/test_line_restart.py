@@ -100,7 +100,7 @@ def test_a_request_that_waits_for_the_disk_at_the_shutdown_is_answered(
         sent.result()
 
 
-def test_what_the_backend_did_not_take_before_the_restart_it_gets_after_it(start_line: StartLine) -> None:
+def test_spans_that_were_not_sent_before_a_restart_are_sent_after_it(start_line: StartLine) -> None:
     nowhere = f"http://127.0.0.1:{free_ports(1)[0]}"
     played = play_demo()
     first = start_line(forward_endpoint=nowhere, shutdown_s=DRAIN_S)
@@ -124,7 +124,7 @@ def test_what_the_backend_did_not_take_before_the_restart_it_gets_after_it(start
         assert len(backend.spans(played.trace_id)) == DEMO_SPANS + CARRIERS
 
 
-def test_behind_a_collector_a_restart_in_the_middle_of_a_run_is_not_seen(
+def test_a_restart_behind_a_collector_loses_nothing_of_a_run(
     start_line: StartLine, collector_factory: CollectorFactory
 ) -> None:
     (port,) = free_ports(1)
@@ -152,7 +152,7 @@ def test_behind_a_collector_a_restart_in_the_middle_of_a_run_is_not_seen(
 
 
 @pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
-def test_it_ends_in_order_though_it_was_started_with_closed_streams(closed: str, tmp_path: Path) -> None:
+def test_a_service_started_with_closed_streams_shuts_down_in_order(closed: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "analyzer", "serve", "--data-dir", str(tmp_path), "--format", "json"]
     with subprocess.Popen(
         ["sh", "-c", f'exec "$@" {closed}', "sh", *command],

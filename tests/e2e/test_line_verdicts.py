@@ -83,7 +83,7 @@ def test_a_run_that_went_well_gets_no_span(start_line: StartLine) -> None:
         assert (evaluations(backend), len(backend.spans(played.trace_id))) == ([PASSED], DEMO_SPANS)
 
 
-def test_where_all_runs_are_wanted_one_that_went_well_says_so_on_its_root(start_line: StartLine) -> None:
+def test_if_the_setting_includes_passing_runs_their_roots_carry_the_verdict(start_line: StartLine) -> None:
     with grpc_backend() as backend:
         line = start_line(forward_endpoint=backend.url, carriers="all")
         played = play_demo(without_mistake)
@@ -153,7 +153,7 @@ def test_a_changed_verdict_supersedes_the_old_one_and_withdraws_its_blame(
         await_analyses(tmp_path, played, 2)
 
 
-def test_while_no_top_has_ended_a_verdict_is_provisional_and_for_the_page_only(
+def test_before_a_top_span_ends_a_verdict_is_provisional_and_only_on_the_page(
     start_line: StartLine,
 ) -> None:
     with grpc_backend() as backend:

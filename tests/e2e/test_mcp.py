@@ -24,7 +24,7 @@ from mcp.types import CallToolResult, TextContent
 from analyzer.api.mcp_answers import DATA, MOST_ANSWER, answer, shown
 from analyzer.cli.main import run as command
 from analyzer.issues.issue_store import IssueStore
-from analyzer.web.reads.workflow_reads import WorkflowReader
+from analyzer.web.reads.issue_reads import WorkflowReader
 from collector_processor.core.disk import RUNS
 from collector_processor.core.records import Commit
 from collector_processor.core.runs import RunTotals
@@ -110,7 +110,7 @@ async def test_a_coding_agent_finds_out_who_broke_a_run(stage: Stage) -> None:
     assert stage.labels.last() == 0
 
 
-async def test_labels_are_given_only_if_that_is_allowed(stage: Stage) -> None:
+async def test_labels_can_be_given_only_if_the_option_allows_it(stage: Stage) -> None:
     await stage.add(RUN, "shop", blame(RUN, 2))
     patterns = {"redact_patterns": r"ZEBRA-\d+"}
     async with session("--data-dir", str(stage.folder), "--allow-writes", **patterns) as client:
@@ -166,7 +166,7 @@ async def status_of(url: str, **headers: str) -> int:
         return answer.status
 
 
-async def test_over_http_a_coding_agent_gets_the_same_and_strangers_nothing(stage: Stage) -> None:
+async def test_over_http_a_client_with_the_token_gets_the_same_and_others_nothing(stage: Stage) -> None:
     await stage.add(RUN, "shop", blame(RUN, 2))
     async with listening("--data-dir", str(stage.folder), token="secret") as url:
         bearer = {"Authorization": "Bearer secret"}

@@ -17,7 +17,7 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from analyzer.experiment.running.remembered import remember
+from analyzer.experiment.kept_experiments import remember
 from analyzer.records.proof_records import Remembered
 from collector_processor.otlp import NO_TENANT, Tenant
 from tests.e2e.test_backtest import CAREFUL, change, kept, project, recorded, serving

@@ -15,7 +15,7 @@ import pytest
 from mcp import Client
 
 from analyzer.api.mcp_answers import DATA
-from analyzer.api.mcp_run_tools import MOST_CONTENT
+from analyzer.api.mcp_server import MOST_CONTENT
 from analyzer.cli.experiment_runs import open_run
 from analyzer.inquiry.explanation import DATA as FENCED
 from collector_processor.core.records import Commit
@@ -177,7 +177,7 @@ def outside_of_fences(document: str) -> str:
     return "\n".join(kept)
 
 
-async def test_what_cannot_be_pinned_is_refused(stage: Stage) -> None:
+async def test_a_run_that_cannot_be_pinned_is_refused(stage: Stage) -> None:
     heard = [said("user", "Write a report.")]
     small = encode([workflow(1), chat(3, heard=heard, answer="x")])
     large = encode([workflow(1), *(chat(n, heard=heard, answer="x" * 20_000) for n in range(2, 9))])

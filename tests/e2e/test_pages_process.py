@@ -100,7 +100,7 @@ def test_pages_that_hang_are_killed_and_started_again(start_line: StartLine) -> 
     assert line.terminate() == 0
 
 
-def test_pages_of_a_service_that_was_suspended_go_on(start_line: StartLine) -> None:
+def test_the_pages_of_a_suspended_service_continue_with_it(start_line: StartLine) -> None:
     line = start_line(**QUICK)
     assert asked(f"{line.web}/runs")[0] == HTTPStatus.OK
     pages = line.pages_pid()

@@ -150,7 +150,7 @@ def test_a_second_run_that_only_had_luck_is_refused(project: Path, monkeypatch: 
     assert not (project / "pinned").exists()
 
 
-def test_a_run_may_have_to_be_blameless(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pin_may_require_a_run_without_blame(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options = ("--blameless", "--out", "pinned", "--allow-tool", "sales")
     ended = pin(project, "run.json", *options, "--", sys.executable, "report.py")
     assert ended.returncode == 0, ended.stderr
@@ -235,7 +235,7 @@ def test_a_blameless_run_does_what_the_passing_runs_always_did(
         assert "2 passed" in (right := pytest_of(project, OPENAI_BASE_URL=url, **passed).stdout), right
 
 
-def test_what_a_person_has_edited_is_not_overwritten(project: Path) -> None:
+def test_an_edited_file_is_not_overwritten(project: Path) -> None:
     words = ("run.json", "--expect", "3,630", "--out", "pinned", "--allow-tool", "sales")
     assert pin(project, *words).returncode == 0
     (file,) = (project / "pinned").glob("test_*.py")
@@ -308,7 +308,7 @@ def test_no_text_of_a_run_is_code(project: Path) -> None:
     assert names == {"os", "sys", "pytest"}
 
 
-def test_a_tape_leads_nowhere(pinned: Path) -> None:
+def test_no_address_in_a_tape_is_called(pinned: Path) -> None:
     """A tape that names addresses, commands and files in every span is answered from, and nothing else."""
     heard: list[str] = []
 
@@ -336,9 +336,7 @@ def test_a_tape_leads_nowhere(pinned: Path) -> None:
     assert not (pinned / "ran").exists()
 
 
-def test_of_a_run_that_did_not_fail_the_whole_tape_is_played(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_passing_runs_tape_is_played_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.e2e.test_run_command.WRONG", "1,200 + 1,450 + 980 = 3,630.")
     (tmp_path / "report.py").write_text(PLAIN)
     with serving() as url:

@@ -21,8 +21,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 
-from analyzer.web.app import make_app
-from analyzer.web.schemas import openapi
+from analyzer.web.app import make_app, openapi
 from collector_processor.otlp import Signal
 from collector_processor.otlp.otlp_json import to_json
 from collector_processor.rebuild.encode import encode

@@ -25,8 +25,8 @@ from collector_processor.rebuild.decode import decode, decode_logs
 from collector_processor.rebuild.redaction import omit
 from collector_processor.settings import load_settings
 from collector_processor.writeback.annotate import CarrierPolicy
+from collector_processor.writeback.carriers import unpack_place
 from collector_processor.writeback.outgoing import Decision, WriteBack, write_back
-from collector_processor.writeback.span_places import unpack_place
 from semconv import attributes as names
 from semconv.model import Status, Trajectory
 

@@ -45,7 +45,7 @@ async def test_an_answer_that_agrees_with_itself_is_the_verdict() -> None:
 
 
 @pytest.mark.parametrize("bad", [said("A", 99), said("A", "4 or 12"), "I cannot tell.", ""])
-async def test_what_cannot_be_used_is_asked_for_once_more_and_is_then_an_error(bad: str) -> None:
+async def test_an_unusable_reply_is_asked_for_again_and_the_second_is_an_error(bad: str) -> None:
     mended, model = await ask(bad, said("B", 2))
     assert isinstance(mended, Blame)
     assert len(model.prompts) == 2
@@ -80,7 +80,7 @@ def published(name: str, *replies: str) -> tuple[Attributor, ScriptedModel]:
     return Attributor(method=f"{name}@published", model=model), model
 
 
-async def test_as_published_a_contradiction_stands_and_the_provider_chooses_the_temperature() -> None:
+async def test_the_published_form_keeps_a_contradiction_and_sets_no_temperature() -> None:
     attributor, model = published("all-at-once", said("A", 4))
     verdict = (await attributor(RUN)).verdict
     assert isinstance(verdict, Blame)
@@ -91,7 +91,7 @@ async def test_as_published_a_contradiction_stands_and_the_provider_chooses_the_
 
 
 @pytest.mark.parametrize("name", ["all-at-once", "step-by-step", "binary-search", "hybrid"])
-async def test_as_published_an_unreadable_reply_is_an_error_at_once(name: str) -> None:
+async def test_the_published_form_does_not_ask_again_after_an_unreadable_reply(name: str) -> None:
     attributor, model = published(name, "I cannot tell.", said("A", 4))
     found = await attributor(RUN)
     assert (found.status, len(model.prompts), found.method) == (Status.ERROR, 1, f"{name}@published")

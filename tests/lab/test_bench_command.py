@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from analyzer.cli.main import run
-from analyzer.lab.evaluation.comparison import Contender, read_contender
+from analyzer.lab.evaluation.benchmark import Contender, read_contender
 
 
 def log(name: str, at: int, subset: str = "s") -> dict[str, Any]:
@@ -181,7 +181,7 @@ def test_second_labels_of_other_runs_are_said_to_be_of_none(
     assert json.loads(said.out.splitlines()[-1])["second_labels"]["n"] == 0
 
 
-def test_where_replies_cannot_be_kept_one_line_says_so(
+def test_one_line_says_that_replies_cannot_be_stored(
     dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -191,9 +191,7 @@ def test_where_replies_cannot_be_kept_one_line_says_so(
     assert "replies cannot be kept there" in line
 
 
-def test_two_methods_are_refused_rather_than_one_of_them_forgotten(
-    dataset: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_methods_in_one_command_are_refused(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["bench", str(dataset), "--method", "signals", "--method", "random"]) == 2
     assert "--compare A B" in capsys.readouterr().err
 

@@ -22,7 +22,8 @@ from analyzer.lab.evaluation.benchmark import (
     select,
     trained_on,
 )
-from analyzer.lab.evaluation.dataset import history_key, read_dataset
+from analyzer.lab.evaluation.dataset import read_dataset
+from analyzer.lab.evaluation.folds import history_key
 from analyzer.lab.evaluation.scores import Score, Subject, score, tabulate
 from analyzer.methods.attribution import Attributor
 from semconv.model import Attribution, Blame, Trajectory
@@ -45,7 +46,7 @@ def jobs(runs: Sequence[Conversation], attribute: Attribute = always_b) -> list[
     return [Job(run=one, attribute=attribute) for one in labelled(runs)]
 
 
-async def test_there_is_a_line_a_subset_and_a_total_at_the_end() -> None:
+async def test_each_subset_has_a_line_and_the_last_line_is_the_total() -> None:
     runs = [known("one", 1), known("two", 0, "a"), known("one", 1)]
     lines = tabulate(await examine(jobs(runs)), Subject(dataset="d", method="m"))
     assert [(line["subset"], line["n"], line["step_accuracy"]) for line in lines] == [
@@ -112,7 +113,7 @@ def several(count: int, subset: str = "s", at: int = 1) -> list[Conversation]:
     ]
 
 
-async def test_nothing_is_tested_on_what_it_was_trained_on_not_even_a_twin() -> None:
+async def test_no_run_is_tested_on_a_model_trained_on_it_or_its_twin() -> None:
     runs = several(9)
     runs.append(replace(runs[0], trajectory=replace(runs[0].trajectory, run_id="twin")))
     learner = Memory()
@@ -178,7 +179,7 @@ def sure(confidence: float, *, right: bool, name: str) -> Score:
     return score(attribution, Label(agent="b", step=1), "s", history=name)
 
 
-def test_abstaining_reaches_the_wanted_precision_where_confidence_tells() -> None:
+def test_abstaining_reaches_the_target_precision_if_confidence_predicts_correctness() -> None:
     scores = [sure(0.9, right=True, name=f"r{n}") for n in range(20)]
     scores += [sure(0.2, right=False, name=f"w{n}") for n in range(20)]
     chosen = select(scores, 0.8)
@@ -188,7 +189,7 @@ def test_abstaining_reaches_the_wanted_precision_where_confidence_tells() -> Non
     assert [s.run_id for s in chosen.scores] == [s.run_id for s in scores]
 
 
-def test_where_no_threshold_reaches_the_precision_nothing_is_answered() -> None:
+def test_if_no_threshold_reaches_the_precision_every_run_is_abstained_from() -> None:
     scores = [sure(0.9, right=False, name=f"w{n}") for n in range(20)]
     chosen = select(scores, 0.8)
     assert set(chosen.thresholds) == {None}

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from analyzer.inquiry.conversation import Conversation, Label
-from analyzer.lab.evaluation.comparison import compare, multi_reference, second_labels
-from analyzer.lab.evaluation.dataset import history_key
+from analyzer.lab.evaluation.benchmark import compare, multi_reference, second_labels
+from analyzer.lab.evaluation.folds import history_key
 from analyzer.lab.evaluation.scores import Score, score
 from semconv.model import Attribution, Blame, Trajectory
 from tests.runs import run, step

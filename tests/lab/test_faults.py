@@ -70,7 +70,7 @@ def test_ignored_input_repeats_an_earlier_answer() -> None:
     assert corrupt(FaultKind.IGNORED_INPUT, 2) is None
 
 
-def test_ignored_input_is_rather_the_answer_to_another_run_at_the_same_place() -> None:
+def test_ignored_input_prefers_another_runs_answer_at_the_same_place() -> None:
     call = TAPE.calls[5]
     answers = [replace(each, answer=replace(each.answer, text=f"no. {each.index}")) for each in TAPE.calls]
     other = replace(TAPE, run_id="another", calls=tuple(answers))
@@ -188,7 +188,7 @@ def test_a_place_that_a_short_run_does_not_have_is_a_wrong_guess() -> None:
     assert gate.accuracy == 0.75
 
 
-def test_weights_take_the_frequency_of_places_out_but_cannot_invent_places() -> None:
+def test_weights_balance_the_frequency_of_places_but_invent_none() -> None:
     often_last = [failure(2, "x", "y", "z") for _ in range(24)]
     others = [failure(place, "x", "y", "z") for place in (0, 0, 0, 0, 1, 1, 1, 1)]
     passing = [tape(call(0, "x y z"))]

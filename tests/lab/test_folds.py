@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from analyzer.inquiry.conversation import Conversation
-from analyzer.lab.evaluation.dataset import RunKeys, families, history_key, read_dataset, split, split_by_keys
+from analyzer.lab.evaluation.dataset import read_dataset
+from analyzer.lab.evaluation.folds import RunKeys, families, history_key, split, split_by_keys
 from tests.runs import run, step
 
 DATASETS = Path(__file__).parents[3] / "shared" / "datasets"
@@ -47,7 +48,7 @@ def test_runs_of_one_task_are_in_one_fold_whichever_agents_worked_on_it() -> Non
     assert all({n ^ 1 for n in fold} == set(fold) for fold in folds)
 
 
-def test_kin_of_kin_are_kin() -> None:
+def test_kinship_of_runs_is_transitive() -> None:
     keys = [
         RunKeys(subset="s", history="x", task="one"),
         RunKeys(subset="s", history="x", task="two"),
@@ -63,7 +64,7 @@ def test_a_task_that_all_runs_share_does_not_keep_them_together() -> None:
     assert [len(fold) for fold in split_by_keys(keys, 5)] == [2] * 5
 
 
-def test_another_salt_is_another_split_of_the_same_runs() -> None:
+def test_another_salt_gives_another_split() -> None:
     keys = [RunKeys(subset="s", history=str(n)) for n in range(40)]
     splits = {split_by_keys(keys, 5, salt) for salt in range(4)}
     assert len(splits) == 4

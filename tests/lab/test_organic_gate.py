@@ -54,7 +54,7 @@ def test_a_step_that_only_injected_failures_have_fails_by_shape() -> None:
     assert found["shape"].verdict == "failed"
 
 
-def test_the_kind_that_gives_itself_away_is_named_first() -> None:
+def test_the_most_recognisable_kind_is_named_first() -> None:
     samples = [*failures(20, "wrong_value"), *failures(20, "loop", twice=True), *failures(40, "")]
     (kind, area, n), (other, chance, _) = of(samples)["shape"].kinds
     assert (kind, n, other) == ("loop", 20, "wrong_value")
@@ -67,7 +67,7 @@ def test_few_failures_decide_nothing() -> None:
     assert {each.verdict for each in found.values()} == {"too few failures"}
 
 
-def test_one_sort_alone_is_not_compared() -> None:
+def test_injected_or_real_failures_alone_are_not_compared() -> None:
     assert likenesses(failures(20, "loop")) == likenesses(failures(20, "")) == likenesses([]) == ()
 
 
@@ -82,7 +82,7 @@ def test_runs_of_one_origin_do_not_recognise_each_other() -> None:
     assert of(samples)["words"].verdict != "failed"
 
 
-def test_runs_that_fail_often_do_not_look_injected_for_it() -> None:
+def test_frequent_failures_alone_do_not_look_injected() -> None:
     """Every origin has its own number of steps and one label; half of them have most organic failures."""
     samples = []
     for at in range(20):
@@ -94,7 +94,7 @@ def test_runs_that_fail_often_do_not_look_injected_for_it() -> None:
     assert shape.verdict == "passed"
 
 
-def test_words_of_one_origin_alone_are_no_sign_of_the_rarer_sort() -> None:
+def test_words_of_a_single_origin_do_not_reveal_the_rarer_kind() -> None:
     """Organic failures share a word of their own origin: it must not count as a sign of injection."""
     areas = []
     for seed in range(10):

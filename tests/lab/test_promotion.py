@@ -12,13 +12,13 @@ from analyzer.lab.evaluation.training import ALPHA, Contest, Ruling, contest, lo
 WIN, LOSS, BOTH, NEITHER = (False, True), (True, False), (True, True), (False, False)
 
 
-def test_only_runs_on_which_one_of_them_is_right_count() -> None:
+def test_only_runs_on_which_exactly_one_ranker_is_right_count() -> None:
     found = contest([*[BOTH] * 50, *[NEITHER] * 50, WIN, LOSS])
     assert found == Contest(n=102, champion=51, challenger=51, wins=1, losses=1)
     assert found.ruling is Ruling.UNDECIDED
 
 
-def test_a_better_one_is_promoted_and_a_worse_one_rejected() -> None:
+def test_a_better_ranker_is_promoted_and_a_worse_one_rejected() -> None:
     assert contest([WIN] * 8).ruling is Ruling.PROMOTE
     assert contest([LOSS] * 8).ruling is Ruling.REJECT
     assert contest([]).ruling is Ruling.UNDECIDED
@@ -38,7 +38,7 @@ def test_the_evidence_is_the_integral(wins: int, losses: int) -> None:
     assert math.exp(log_evidence(wins, losses)) == pytest.approx(mean, rel=1e-3)
 
 
-def test_looking_after_every_label_promotes_at_most_one_in_twenty_that_are_no_better() -> None:
+def test_a_test_after_every_label_promotes_at_most_5_percent_of_equal_rankers() -> None:
     coin, wrong = random.Random(7), 0
     for _ in range(1000):
         results = ((coin.random() < 0.5, coin.random() < 0.5) for _ in range(200))

@@ -61,7 +61,7 @@ async def test_step_by_step_that_finds_nothing_is_undetermined_and_blames_no_las
 
 
 @pytest.mark.parametrize("method", ["step-by-step", "binary-search", "hybrid"])
-async def test_a_reply_that_cannot_be_read_is_asked_for_once_more_and_is_then_an_error(method: str) -> None:
+async def test_an_unreadable_reply_is_asked_for_again_and_the_second_is_an_error(method: str) -> None:
     attribution, model = await ask(method, "who knows", "who knows")
     assert attribution.status is Status.ERROR
     assert "unreadable" in attribution.verdict.reason
@@ -69,7 +69,7 @@ async def test_a_reply_that_cannot_be_read_is_asked_for_once_more_and_is_then_an
     assert len(model.prompts) == 2
 
 
-async def test_a_reply_that_is_mended_is_used() -> None:
+async def test_a_corrected_second_reply_is_used() -> None:
     attribution, _ = await ask("step-by-step", "who knows", "yes")
     verdict = attribution.verdict
     assert isinstance(verdict, Blame)

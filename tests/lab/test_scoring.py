@@ -111,7 +111,7 @@ def test_a_fallbacks_verdict_is_counted_as_one() -> None:
     assert summed(scored(helped), scored(blamed("A", 1)))["fallbacks"] == 1
 
 
-def test_everything_is_counted() -> None:
+def test_a_line_sums_accuracy_errors_calls_and_cost() -> None:
     line = summed(
         scored(blamed("WebSurfer", 12)),
         scored(blamed("A", 13, ranked=(13, 12))),
@@ -137,7 +137,7 @@ def test_an_unknown_cost_makes_the_sum_unknown() -> None:
     assert summed(scored(unknown), scored(blamed("A", 1)))["cost_usd"] is None
 
 
-def test_no_runs_have_no_shares() -> None:
+def test_without_runs_there_are_no_shares() -> None:
     line = summed()
     assert (line["n"], line["step_accuracy"], line["step_accuracy_ci"], line["brier"]) == (
         0,

@@ -65,7 +65,7 @@ def ranker(labelled: tuple[Labelled, ...]) -> Ranker:
     return train([one.example for one in labelled])
 
 
-def test_what_marks_the_labelled_steps_is_learned_and_found_again_in_unseen_runs(
+def test_features_of_labelled_steps_are_learned_and_found_in_unseen_runs(
     labelled: tuple[Labelled, ...],
 ) -> None:
     scores = cross_validated(labelled, folds=2)

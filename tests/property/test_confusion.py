@@ -125,7 +125,7 @@ changes = st.builds(
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(which=fixtures, beside=st.none() | fixtures, confusion=st.lists(changes, min_size=1, max_size=12))
-def test_confused_attributes_give_less_and_never_an_error(
+def test_attributes_of_wrong_types_lose_content_and_never_raise(
     which: int, beside: int | None, confusion: list[Change]
 ) -> None:
     spans = list(recorded(which))

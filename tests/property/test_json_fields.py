@@ -55,7 +55,7 @@ def spelled(signal: Signal, document: Any) -> Any:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("signal", list(Signal))
-def test_every_document_that_it_reads_is_read_as_protobufs_parser_does(signal: Signal, seed: int) -> None:
+def test_an_accepted_document_is_read_as_protobufs_parser_reads_it(signal: Signal, seed: int) -> None:
     whole = {Signal.TRACES: json.loads(traces(FULL)), Signal.LOGS: LOGS, Signal.METRICS: METRICS}[signal]
     chance, text = Random(seed), json.dumps(spelled(signal, whole)).encode()
     read = 0
@@ -80,7 +80,7 @@ def test_the_usual_spelling_is_read_whole(signal: Signal, document: Any) -> None
 
 
 @pytest.mark.parametrize("path", sorted(CAPTURES.glob("*.json")), ids=lambda path: path.stem)
-def test_what_frameworks_send_is_read_whole(path: Path) -> None:
+def test_requests_of_frameworks_are_read_whole(path: Path) -> None:
     document = json.loads(path.read_text(encoding="utf-8"))
     signal = Signal.LOGS if "resourceLogs" in document else Signal.TRACES
     if "resourceLogs" not in document and "resourceSpans" not in document:

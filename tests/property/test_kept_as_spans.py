@@ -75,7 +75,7 @@ def test_plain_spans_are_not_encoded() -> None:
     [{"name": "half \ud83d"}, {"name": 3}, {"start_ns": 1.5}, {"end_ns": 2**64}, {"attributes": {1: ""}}],
     ids=ascii,
 )
-def test_what_otlp_cannot_hold_is_refused(odd: dict[str, Any]) -> None:
+def test_a_value_that_otlp_cannot_hold_is_refused(odd: dict[str, Any]) -> None:
     reads = FileFormat(
         name="spans", source="", how="", example="", recognizes=bool,
         read=lambda _: [Span(trace_id=TRACE, span_id=SPAN, **odd)],

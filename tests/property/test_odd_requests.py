@@ -183,5 +183,7 @@ async def _after_the_change(asked: list[tuple[str, Any]]) -> None:
 
 @given(st.lists(requests, min_size=1, max_size=20))
 @settings(max_examples=25)
-def test_after_the_change_such_a_request_goes_live_or_ends_the_trial(asked: list[tuple[str, Any]]) -> None:
+def test_after_the_change_a_wrongly_typed_request_goes_live_or_ends_the_trial(
+    asked: list[tuple[str, Any]],
+) -> None:
     asyncio.run(_after_the_change(asked))

@@ -87,7 +87,7 @@ def test_decoding_undoes_encoding(spans: list[Span]) -> None:
 
 @given(st.binary(max_size=200))
 @settings(max_examples=200, deadline=None)
-def test_noise_is_malformed_or_empty_and_never_anything_else(body: bytes) -> None:
+def test_random_bytes_are_malformed_or_an_empty_request(body: bytes) -> None:
     try:
         decode(body)
     except MalformedRequestError:

@@ -78,7 +78,7 @@ law = settings(max_examples=40, deadline=None, suppress_health_check=[HealthChec
 @pytest.mark.parametrize("rendering", RENDERINGS, ids=lambda each: each.name)
 @given(play=plays())
 @law
-def test_a_run_comes_out_as_it_was(rendering: Rendering, play: Play) -> None:
+def test_every_dialect_preserves_a_run(rendering: Rendering, play: Play) -> None:
     stage = Stage(play)
     (run,) = rebuild([encode(rendering.spans(stage))])
     assert run.trajectory.warnings == ()
@@ -88,7 +88,7 @@ def test_a_run_comes_out_as_it_was(rendering: Rendering, play: Play) -> None:
 @pytest.mark.parametrize("rendering", RENDERINGS, ids=lambda each: each.name)
 @given(play=plays(), services=homes, skews_ns=clocks, chance=chances)
 @law
-def test_a_run_comes_out_as_it_was_however_it_came(
+def test_every_dialect_preserves_a_run_in_any_order_of_arrival(
     rendering: Rendering,
     play: Play,
     services: dict[str, str],

@@ -186,7 +186,7 @@ def kinds(note: SpanNote) -> tuple[int, int, int]:
 
 
 @given(requests(), st.integers(1, 400))
-def test_what_is_dropped_is_counted(body: bytes, limit: int) -> None:
+def test_dropped_spans_are_counted(body: bytes, limit: int) -> None:
     kept, dropped = drop_oversize(body, limit)
     assert len(spans_of(kept)) + dropped == len(spans_of(body))
     kept, dropped = drop_invalid(body)
@@ -195,7 +195,7 @@ def test_what_is_dropped_is_counted(body: bytes, limit: int) -> None:
 
 
 @given(st.one_of(st.binary(max_size=200), requests()), st.data())
-def test_hostile_bytes_are_read_or_called_malformed(body: bytes, data: st.DataObject) -> None:
+def test_hostile_bytes_are_read_or_malformed(body: bytes, data: st.DataObject) -> None:
     hostile = bytearray(body)
     for _ in range(data.draw(st.integers(0, 4)) if body else 0):
         hostile[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))

@@ -102,7 +102,7 @@ async def test_with_a_token_any_name_will_do() -> None:
         assert (await post(port, Host="collector.example"))[0] == 401
 
 
-async def test_a_page_of_another_site_gets_no_leave_to_send() -> None:
+async def test_a_page_of_another_site_may_not_send() -> None:
     async with listening(HttpReceiver(MemorySink(), LOOPBACK, RULES)) as port:
         preflight = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
         async with (
@@ -126,7 +126,7 @@ async def test_a_page_of_another_site_gets_no_leave_to_send() -> None:
         ({"Origin": "null"}, 403),
     ],
 )
-async def test_no_page_of_another_site_labels_a_verdict(
+async def test_no_page_of_another_site_can_label_a_verdict(
     ask: Ask, headers: dict[str, str], status: int
 ) -> None:
     """409 is the label's own answer: this test's run has nothing to confirm, or belongs to another tenant."""
@@ -163,7 +163,7 @@ async def test_a_list_shows_the_runs_of_the_callers_tenant(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("door", ["OTLP_GRPC_LISTEN", "OTLP_HTTP_LISTEN", "WEB_LISTEN"])
 @pytest.mark.parametrize("address", ["0.0.0.0:1", ":1", "[::]:1", "192.168.1.5:1", "box.example:1"])
-def test_no_door_opens_beyond_this_machine_without_a_long_token(door: str, address: str) -> None:
+def test_no_port_opens_beyond_this_machine_without_a_long_token(door: str, address: str) -> None:
     environ = {f"BLAMESPAN_{door}": address}
     with pytest.raises(SettingsError, match="lets other machines in"):
         require_token(load_settings(environ))
@@ -185,7 +185,7 @@ def test_a_budget_holds_no_more_than_its_limit_and_all_of_it_again_afterwards() 
     assert budget.used == 0
 
 
-async def test_bodies_of_all_clients_together_are_bounded_and_the_rest_may_come_again() -> None:
+async def test_bodies_of_all_clients_together_are_bounded_and_others_are_asked_to_retry() -> None:
     release, came = asyncio.Event(), asyncio.Semaphore(0)
 
     class Slow(MemorySink):
@@ -207,7 +207,7 @@ async def test_bodies_of_all_clients_together_are_bounded_and_the_rest_may_come_
     assert len(sink.arrivals) == 3
 
 
-async def test_a_body_counts_by_what_it_unpacks_to() -> None:
+async def test_a_body_counts_with_its_unpacked_size() -> None:
     async with listening(
         HttpReceiver(MemorySink(), LOOPBACK, AdmissionRules(), limits=HttpLimits(bytes=100_000))
     ) as port:
@@ -233,7 +233,7 @@ async def test_connections_beyond_the_limit_are_asked_to_retry() -> None:
 
 
 @pytest.mark.parametrize("opening", [b"", b"POST /v1/tr", b"POST /v1/traces HTTP/1.1\r\nHost: x\r\nX-A: "])
-async def test_a_client_that_does_not_finish_its_head_is_hung_up_on(opening: bytes) -> None:
+async def test_a_client_that_does_not_finish_its_head_is_disconnected(opening: bytes) -> None:
     timeouts = HttpTimeouts(idle_s=0.2)
     async with (
         listening(HttpReceiver(MemorySink(), LOOPBACK, AdmissionRules(), timeouts=timeouts)) as port,
@@ -243,7 +243,7 @@ async def test_a_client_that_does_not_finish_its_head_is_hung_up_on(opening: byt
         assert await reader.read() == b""
 
 
-async def test_a_client_without_the_token_is_turned_away_before_its_body_is_read() -> None:
+async def test_a_client_without_the_token_is_refused_before_its_body_is_read() -> None:
     async with (
         listening(HttpReceiver(MemorySink(), LOOPBACK, AdmissionRules(token="s3cret"))) as port,
         raw(port) as (reader, writer),
@@ -254,7 +254,7 @@ async def test_a_client_without_the_token_is_turned_away_before_its_body_is_read
             assert (await reader.readline()).startswith(b"HTTP/1.1 401 ")
 
 
-async def test_a_client_that_drips_its_body_is_hung_up_on() -> None:
+async def test_a_client_that_sends_its_body_too_slowly_is_disconnected() -> None:
     timeouts = HttpTimeouts(body_s=0.3, lingering_s=0.1)
     async with (
         listening(HttpReceiver(MemorySink(), LOOPBACK, AdmissionRules(), timeouts=timeouts)) as port,
@@ -280,7 +280,7 @@ async def drip(writer: asyncio.StreamWriter) -> None:
         pytest.param(b"".join(b"X-%d: x\r\n" % n for n in range(2_000)), id="2,000 headers"),
     ],
 )
-async def test_heads_beyond_all_measure_are_refused(head: bytes) -> None:
+async def test_oversized_heads_are_refused(head: bytes) -> None:
     async with (
         listening(HttpReceiver(MemorySink(), LOOPBACK, AdmissionRules())) as port,
         raw(port) as (reader, writer),

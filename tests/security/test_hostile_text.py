@@ -19,13 +19,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from analyzer.inquiry.present import plain
-from analyzer.inquiry.terminal import (
-    attributes_table,
-    console,
-    run_heading,
-    steps_table,
-    verdict_panel,
-)
+from analyzer.inquiry.terminal import attributes_table, console, run_heading, steps_table, verdict_panel
 from analyzer.lab.evaluation.bench_tables import to_svg
 from analyzer.methods.without_model import Signals
 from analyzer.telemetry.json_lines import JsonFormatter
@@ -217,7 +211,7 @@ def test_yaml_is_read_in_three_places_and_by_a_safe_loader() -> None:
     users = [path for path in _sources(*PACKAGES) if "import yaml" in path.read_text(encoding="utf-8")]
     assert {str(path.relative_to(ROOT)) for path in users} == {
         "analyzer/recordings/file_text.py",
-        "analyzer/web/schemas.py",
+        "analyzer/web/app.py",
         "collector_processor/mapping_files.py",
     }
     nodes = [node for path in users for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]

@@ -55,27 +55,27 @@ async def test_a_request_for_one_tenant_never_gets_the_names_of_all(ask: Ask) ->
         pytest.param({"x-blamespan-token": "operator"}, 200, id="its own in the other header"),
     ],
 )
-async def test_with_a_token_of_their_own_no_other_opens_the_metrics(
+async def test_metrics_with_a_token_of_their_own_accept_no_other(
     ask: Ask, headers: dict[str, str], status: int
 ) -> None:
     client = await ask(OWN)
     assert (await client.get("/metrics", headers=headers)).status == status
 
 
-async def test_the_token_of_the_metrics_opens_nothing_else(ask: Ask) -> None:
+async def test_the_metrics_token_is_accepted_for_metrics_only(ask: Ask) -> None:
     client = await ask(OWN)
     assert (await client.get("/api/runs", headers=bearer("operator"))).status == 401
     assert (await client.get("/api/runs", headers=bearer("s3cret"))).status == 200
 
 
-async def test_it_is_asked_for_on_loopback_too(ask: Ask) -> None:
+async def test_the_metrics_token_is_required_on_loopback_too(ask: Ask) -> None:
     client = await ask(replace(OWN, token=None))
     assert (await client.get("/metrics")).status == 401
     assert (await client.get("/api/runs")).status == 200
 
 
 @pytest.mark.parametrize(("metrics_token", "status"), [(None, 200), ("operator", 401)])
-async def test_a_signed_in_browser_does_not_get_them(metrics_token: str | None, status: int) -> None:
+async def test_a_signed_in_browser_does_not_get_the_metrics(metrics_token: str | None, status: int) -> None:
     async def handler(_request: web.Request) -> web.Response:
         return web.Response(text="names")
 

@@ -44,11 +44,13 @@ def _entry(**more: Any) -> dict[str, Any]:
         ([{"name": "b", "skip_reason": "not found"}], UNREACHABLE),
     ],
 )
-def test_what_was_not_looked_up_is_not_called_sound(found: list[dict[str, Any]], code: int) -> None:
+def test_packages_that_were_not_looked_up_are_not_reported_as_safe(
+    found: list[dict[str, Any]], code: int
+) -> None:
     assert report(found) == code
 
 
-def test_a_release_says_what_was_not_looked_up() -> None:
+def test_a_release_lists_packages_that_were_not_looked_up() -> None:
     """``audit.json`` in the release's folder is pip-audit's own result, and never an invented one."""
     found = {"dependencies": [_entry()], "fixes": []}
     assert result(json.dumps(found), "") == found

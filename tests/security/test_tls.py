@@ -197,7 +197,7 @@ async def test_plain_requests_do_not_get_through_tls(ours: Identity) -> None:
     assert not sink.arrivals
 
 
-async def test_no_door_speaks_tls_older_than_1_2(ours: Identity) -> None:
+async def test_no_port_accepts_tls_older_than_1_2(ours: Identity) -> None:
     assert ServerTls(ours.server()).context().minimum_version >= ssl.TLSVersion.TLSv1_2
 
 
@@ -265,7 +265,7 @@ def test_without_files_the_systems_authorities_are_trusted() -> None:
     assert ClientTls(ClientFiles()).identity().context.verify_mode is ssl.CERT_REQUIRED
 
 
-def test_settings_name_the_files_of_all_doors_and_of_the_way_out() -> None:
+def test_settings_name_the_tls_files_of_all_ports_and_of_the_exporter() -> None:
     settings = load_settings(
         {
             "BLAMESPAN_TLS_CERTIFICATE": "/tls/chain.pem",
@@ -301,7 +301,7 @@ def test_half_an_identity_is_refused(environ: dict[str, str], said: str) -> None
         load_settings(environ)
 
 
-async def test_a_grpc_client_without_the_token_is_turned_away_before_its_message_is_read() -> None:
+async def test_a_grpc_client_without_the_token_is_refused_before_its_message_is_read() -> None:
     sink = MemorySink()
     async with (
         listening(GrpcReceiver(sink, LOOPBACK, AdmissionRules(token="s3cret", max_bytes=1000))) as port,

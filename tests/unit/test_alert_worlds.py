@@ -14,7 +14,7 @@ BUSY = World(agents=3, runs_a_day=50, share=0.1, confusion=0.0)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_many_watches_at_once_say_what_one_says(seed: int) -> None:
+def test_many_watches_at_once_equal_single_ones(seed: int) -> None:
     chance = random.Random(seed)
     past = [chance.randrange(40) for _ in range(2)]
     many = Watches(hits=np.array([past]), n=np.full((1, 2), 400))
@@ -27,7 +27,7 @@ def test_many_watches_at_once_say_what_one_says(seed: int) -> None:
     assert [int(hits) for hits in many.hits[0]] == [one.known.hits for one in ones]
 
 
-def test_a_share_that_doubles_is_found_and_sooner_by_one_who_sees_the_truth() -> None:
+def test_a_doubled_share_is_found_and_sooner_with_true_labels() -> None:
     confused = World(agents=3, runs_a_day=50, share=0.1, confusion=0.4)
     truth, method = delays(BUSY, 60, seed=1), delays(confused, 60, seed=1)
     assert np.median(truth) < np.median(method) <= MOST_DAYS

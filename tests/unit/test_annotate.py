@@ -201,7 +201,7 @@ def test_values_are_content_and_belong_to_the_reason() -> None:
     assert values_on(MOVED, "called the tool three times", CarrierPolicy()) == {}
 
 
-def test_a_value_that_no_step_says_is_on_no_carrier() -> None:
+def test_a_value_without_a_chain_is_on_no_carrier() -> None:
     assert values_on(replace(MOVED, chain=()), "gave $450", CarrierPolicy()) == {}
 
 
@@ -248,7 +248,7 @@ def test_a_blamed_root_gets_two_carriers_with_ids_of_their_own_and_no_link() -> 
     assert root.links == ()
 
 
-def test_a_root_that_never_came_leaves_the_verdict_on_the_earliest_span() -> None:
+def test_without_a_root_span_the_verdict_is_on_the_earliest_span() -> None:
     orphaned = Trace(spans=SPANS[1:])
     lost = replace(judgement(PASSED), trajectory=replace(TRAJECTORY, root_trace_id=None, root_span_id=None))
     (carrier,) = carriers(lost, orphaned, CarrierPolicy())
@@ -263,7 +263,7 @@ def test_a_root_that_never_came_leaves_the_verdict_on_the_earliest_span() -> Non
         pytest.param(omit, None, id="none"),
     ],
 )
-def test_prose_leaves_as_the_policy_says(clean: object, explanation: str | None) -> None:
+def test_the_policy_decides_which_texts_are_exported(clean: object, explanation: str | None) -> None:
     policy = CarrierPolicy(clean=clean)  # type: ignore[arg-type]
     attributes = decisive_attributes(judgement(), policy)
     assert attributes.get("blamespan.failure.explanation") == explanation
@@ -271,7 +271,7 @@ def test_prose_leaves_as_the_policy_says(clean: object, explanation: str | None)
     assert log.event.attributes.get("gen_ai.evaluation.explanation") == explanation
 
 
-def test_what_a_provider_said_of_its_failure_goes_into_no_span() -> None:
+def test_a_providers_error_message_is_in_no_span() -> None:
     told = "signals, because judge failed: 401 Incorrect key sk-proj-abcdefghijklmnop1234"
     fallen = replace(judgement(), attribution=replace(judgement().attribution, fallback=told))
     for carrier in carriers(fallen, RUN, CarrierPolicy(clean=keep)):
@@ -284,7 +284,7 @@ def test_a_span_at_the_end_of_time_gets_a_carrier_all_the_same() -> None:
     assert (decisive.start_ns, decisive.end_ns) == (2**64 - 1001, 2**64 - 1)
 
 
-def test_strings_stay_under_what_tempo_cuts() -> None:
+def test_strings_are_shorter_than_tempos_limit() -> None:
     long = replace(BLAME, reason="ä" * 5_000)
     text = decisive_attributes(judgement(long), CarrierPolicy())["blamespan.failure.explanation"]
     assert isinstance(text, str)
@@ -307,7 +307,7 @@ def test_the_evaluation_event_belongs_to_the_decisive_span() -> None:
     assert log.resource == RESOURCE
 
 
-def test_the_evaluation_event_says_in_a_list_of_logs_what_it_is_about() -> None:
+def test_the_evaluation_event_is_understood_in_a_list_of_logs() -> None:
     _, log = evaluation_logs(judgement(), RUN, CarrierPolicy(clean=omit), now_ns=7)
     assert isinstance(log.event.body, str)
     assert log.event.body.startswith("calculator broke the run at step ")
@@ -319,7 +319,7 @@ def test_the_evaluation_event_says_in_a_list_of_logs_what_it_is_about() -> None:
     assert (back.severity, back.event.body) == (13, log.event.body)
 
 
-def test_where_logs_have_nowhere_to_go_there_is_no_evaluation_event() -> None:
+def test_without_a_destination_for_logs_there_is_no_evaluation_event() -> None:
     assert evaluation_logs(judgement(), RUN, CarrierPolicy(logs=False), now_ns=7) == ()
 
 
@@ -389,7 +389,7 @@ def test_without_blame_the_roots_carrier_says_so_and_is_not_an_error(status: Sta
 SUSPICION = replace(BLAME, status=Status.SUSPECTED, confidence=0.3, failed_probability=0.9)
 
 
-def test_a_suspicion_says_how_likely_the_run_failed_beside_how_likely_it_was_this_step() -> None:
+def test_a_suspicion_has_the_probabilities_of_a_failure_and_of_this_step() -> None:
     for carrier in marked(judgement(SUSPICION)):
         assert carrier.attributes["blamespan.failure.confidence"] == 0.3
         assert carrier.attributes["blamespan.failure.probability"] == 0.9
@@ -473,7 +473,7 @@ def test_one_search_finds_all_that_is_blamed() -> None:
         (PASSED, "no failure found, replaces verdict 1"),
     ],
 )
-def test_a_successor_says_in_its_name_what_it_replaces(verdict: Blame | Abstention, name: str) -> None:
+def test_a_new_verdicts_carrier_names_the_one_it_replaces(verdict: Blame | Abstention, name: str) -> None:
     new = judgement(verdict, version=2, supersedes=judgement().failure_id)
     root = carriers(new, RUN, CarrierPolicy())[-1]
     assert root.name == name
@@ -487,7 +487,7 @@ def test_carriers_link_to_the_runs_page_and_to_its_step_where_we_have_pages() ->
     assert decisive.attributes["blamespan.run.url"] == f"https://blame.example/runs/{TRACE}?step=0#step-0"
 
 
-def test_of_a_run_of_two_traces_both_name_the_culprit_and_the_other_trace() -> None:
+def test_both_traces_of_a_run_name_the_culprit_and_the_other_trace() -> None:
     other = TraceId("b" * 32)
     spans = (SPANS[0], replace(SPANS[1], trace_id=other, parent_id=None))
     step = replace(TRAJECTORY.steps[0], trace_id=other)

@@ -385,7 +385,7 @@ class TestLateSpans:
         assert completions(assembler, 3600) == [Completion.MAX_AGE]
 
 
-def test_silence_while_nothing_on_top_ended_keeps_the_trace_open_until_the_cap(assembler: Assembler) -> None:
+def test_a_silent_trace_without_an_ended_top_span_stays_open_until_the_cap(assembler: Assembler) -> None:
     assembler.receive(KEY, (note(2, 1, marked=True),), 10, now=0)
     assert completions(assembler, 60) == [Completion.IDLE_OPEN]
     assert len(assembler) == 1
@@ -401,7 +401,7 @@ def test_a_run_may_be_silent_for_an_hour_again_and_again(assembler: Assembler) -
     assert [one.completion for one in final(assembler, 31_002)] == [Completion.ROOT_ENDED]
 
 
-def test_a_run_that_never_pauses_is_looked_at_now_and_then_and_judged_at_the_cap() -> None:
+def test_a_run_that_never_pauses_gets_provisional_looks_and_its_verdict_at_the_cap() -> None:
     assembler, found = Assembler(LIMITS), list[tuple[int, Completion]]()
     for now in range(0, 36_030, 30):
         found += ((now, completion) for completion in completions(assembler, now))
@@ -414,7 +414,7 @@ def test_a_run_that_never_pauses_is_looked_at_now_and_then_and_judged_at_the_cap
     assert found[-1] == (36_000, Completion.MAX_AGE)
 
 
-def test_spans_after_a_provisional_look_count_from_where_they_came(assembler: Assembler) -> None:
+def test_a_root_that_ends_after_a_provisional_look_completes_the_trace(assembler: Assembler) -> None:
     assembler.receive(KEY, (note(2, 1, marked=True),), 10, now=0)
     assert completions(assembler, 60) == [Completion.IDLE_OPEN]
     assembler.receive(KEY, (note(1),), 10, now=100)

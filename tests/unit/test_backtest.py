@@ -12,8 +12,7 @@ from analyzer.cli.backtested_runs import NamedIssue
 from analyzer.experiment.backtest.findings import finished, most_broken, report
 from analyzer.experiment.backtest.plan import Outcome, Plan, Side, Verdict
 from analyzer.experiment.call_budget import Spent
-from analyzer.experiment.sequential import ALPHA
-from analyzer.experiment.trials import Draw, TrialResult
+from analyzer.experiment.sequential import ALPHA, Draw, TrialResult
 from analyzer.records.proof_records import Report
 from benchmarks.experiment.backtests import Rates, play
 from collector_processor.otlp import Tenant
@@ -48,7 +47,7 @@ def test_luck_on_a_retry_is_not_a_fix() -> None:
 
 
 @pytest.mark.parametrize("verdict", [Verdict.NO_LONGER_FAILS, Verdict.FIXED])
-def test_what_does_not_show_in_the_decisive_request_needs_yesterdays_program(verdict: Verdict) -> None:
+def test_a_change_that_the_decisive_request_does_not_show_needs_yesterdays_program(verdict: Verdict) -> None:
     has_baseline = verdict is Verdict.FIXED
     plan = Plan(runs(2), has_baseline=has_baseline)
     for number in numbers():
@@ -76,7 +75,7 @@ def test_blame_that_moved_is_told_from_a_failure_that_stayed() -> None:
     assert state.moved == state.judged == state.today.n
 
 
-def test_a_run_that_got_lost_is_counted_apart() -> None:
+def test_a_run_that_left_its_tape_is_counted_apart() -> None:
     plan = Plan(runs(2))
     for _ in numbers():
         key = plan.begin()

@@ -52,7 +52,7 @@ def test_joined_and_split_messages_are_the_same() -> None:
     assert key(Message(role="user", text="hi ")) == key(Message(role="user", text="hi"), Message(role="user"))
 
 
-def test_a_missing_text_that_is_spelled_out_is_none() -> None:
+def test_the_text_none_beside_calls_equals_a_missing_text() -> None:
     wanted = (ToolCall(name="find", arguments="{}"),)
     spelled = Message(role="assistant", text="None", calls=wanted)
     assert key(spelled) == key(Message(role="assistant", calls=wanted))
@@ -81,7 +81,7 @@ def test_a_difference_after_a_common_beginning_shows_what_follows_it() -> None:
     assert (difference.expected[-3:], difference.found[-13:]) == ("xxx", " and an error")
 
 
-def test_the_first_difference_is_that_to_the_most_similar_call() -> None:
+def test_the_first_difference_is_to_the_most_similar_recorded_call() -> None:
     first = canonical([Message(role="system", text="A"), Message(role="user", text="x")])
     second = canonical([Message(role="system", text="B"), Message(role="user", text="seats: 85")])
     found = canonical([Message(role="system", text="B"), Message(role="user", text="seats: 58")])

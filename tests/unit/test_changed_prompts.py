@@ -59,7 +59,7 @@ def test_agents_that_were_asked_the_same_are_told_apart_by_their_instructions() 
     assert trial.report().masked == 1
 
 
-def test_whose_call_it_is_is_not_guessed() -> None:
+def test_a_call_that_several_agents_could_make_is_refused() -> None:
     trial = Trial(recorded(PLAN, CHECK))
     assert isinstance(trial.ask(asking("Do your work well.", "the task")), Refuse)
 
@@ -74,7 +74,7 @@ def test_whose_call_it_is_is_not_guessed() -> None:
         (CRITIC + " Add carefully.", "other", ("instructions", "model")),
     ],
 )
-def test_what_differs_in_the_decisive_request_is_seen(
+def test_a_difference_in_the_decisive_request_is_noted(
     prompt: str, model: str, differs: tuple[str, ...]
 ) -> None:
     decisive = replace(CHECK, answer=Answer(text="wrong", model="m"))

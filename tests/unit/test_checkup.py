@@ -35,7 +35,7 @@ from collector_processor.core.records import AbsentParent
 from collector_processor.core.scores import ScoreBackend
 from collector_processor.otlp import NO_TENANT
 from collector_processor.settings import load_settings
-from collector_processor.settings.scores import ScoreTarget
+from collector_processor.settings.value_types import ScoreTarget
 from collector_processor.store.verdicts import RunStore
 
 PROBES = ("/v1/projects", "/api/2.0/mlflow/experiments/search", "/api/public/projects")

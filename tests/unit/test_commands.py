@@ -77,7 +77,7 @@ async def test_a_command_that_cannot_be_read_is_answered(room: Room) -> None:
     assert room.verdict().version == 1
 
 
-async def test_without_a_service_the_giver_hears_so_and_the_command_waits(room: Room) -> None:
+async def test_without_a_running_service_the_caller_is_told_that_the_command_waits(room: Room) -> None:
     thread = StoreThread()
     giver = CommandGiver(db=room.bench.db, thread=thread, answer_s=0.0, poke=nothing)
     with pytest.raises(UnansweredError, match="when it runs"):

@@ -49,7 +49,7 @@ def test_a_run_by_the_page_lacks_nothing(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.usefixtures("_written")
-def test_what_the_page_leaves_out_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lint_finds_what_the_page_leaves_out(capsys: pytest.CaptureFixture[str]) -> None:
     assert command(_arguments(1)) == 1
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [each["rule"] for each in found if each["severity"] == "error"] == [

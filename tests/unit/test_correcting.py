@@ -194,7 +194,7 @@ def test_a_reason_given_later_is_kept_with_the_label_and_makes_no_new_version(wo
     assert [label.why for label in world.labels.labels(NO_TENANT, TRACE)] == ["it copied the sum", ""]
 
 
-def test_that_a_run_did_not_fail_withdraws_the_blame_though_passing_runs_get_no_span(world: World) -> None:
+def test_the_label_no_failure_withdraws_the_blame_even_if_passing_runs_get_no_span(world: World) -> None:
     world.judge()
     world.say(DID_NOT_FAIL)
     assert world.follow() == [
@@ -235,7 +235,7 @@ def test_the_same_label_again_changes_nothing(world: World, statement: Statement
     assert len(world.labels.labels(NO_TENANT, TRACE)) == 1
 
 
-def test_a_confirmation_changes_nothing_that_is_marked_already(world: World) -> None:
+def test_confirming_a_written_verdict_sends_nothing(world: World) -> None:
     world.judge()
     world.say(CONFIRMED)
     assert (world.follow(), world.verdict().version) == ([], 1)
@@ -271,7 +271,7 @@ def test_an_agent_without_a_step_is_shown_under_the_root_alone(world: World) -> 
     ]
 
 
-def test_a_person_may_change_their_mind_and_a_late_span_changes_no_persons_word(world: World) -> None:
+def test_a_later_label_replaces_an_earlier_one_and_late_spans_replace_none(world: World) -> None:
     world.judge()
     world.say(DID_NOT_FAIL)
     world.follow()
@@ -285,7 +285,7 @@ def test_a_person_may_change_their_mind_and_a_late_span_changes_no_persons_word(
     assert (world.sent(), world.verdict().agent) == ([], "writer")
 
 
-def test_labels_are_followed_once_though_the_service_was_down_and_the_newest_counts(world: World) -> None:
+def test_the_newest_of_several_labels_is_applied_once(world: World) -> None:
     world.judge()
     world.say(REJECTED)
     world.say(WRITER)
@@ -293,7 +293,7 @@ def test_labels_are_followed_once_though_the_service_was_down_and_the_newest_cou
     assert (world.verdict().version, world.follow()) == (2, [])
 
 
-def test_where_a_runs_spans_stood_is_not_known_the_label_is_kept_and_the_answer_says_so(world: World) -> None:
+def test_without_stored_positions_the_label_is_kept_and_the_answer_says_so(world: World) -> None:
     world.judge()
     world.store._db.execute("DELETE FROM place")
     given = world.say(WRITER)
@@ -302,7 +302,7 @@ def test_where_a_runs_spans_stood_is_not_known_the_label_is_kept_and_the_answer_
     assert [label.agent for label in world.labels.labels(NO_TENANT, TRACE)] == ["writer"]
 
 
-def test_a_damaged_place_stops_no_other_label(world: World) -> None:
+def test_a_damaged_position_stops_no_other_label(world: World) -> None:
     world.judge()
     world.say(WRITER)
     world.store._db.execute("UPDATE place SET packed = X'00'")
@@ -317,7 +317,7 @@ def test_a_label_of_a_provisional_verdict_writes_nothing(world: World) -> None:
     assert world.follow() == []
 
 
-def test_where_runs_stand_is_forgotten_with_the_oldest(world: World) -> None:
+def test_stored_positions_are_deleted_oldest_first(world: World) -> None:
     world.judge()
     world.store.prune(10, most_place_bytes=1 << 20)
     assert world.store.place(NO_TENANT, TRACE) is not None

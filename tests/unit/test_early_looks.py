@@ -69,17 +69,17 @@ def test_a_storm_of_open_traces_keeps_a_bounded_number_and_skips_the_rest() -> N
         one = Watched()
         for number in range(1, _STORM + 1):
             one.looks.feed(arrival(number))
-        assert one.looks.counted <= MOST_TRACES
-        assert one.looks.waiting <= MOST_TRACES
+        assert len(one.looks._traces) <= MOST_TRACES
+        assert len(one.looks._queued) <= MOST_TRACES
         assert one.looks.skipped >= _STORM - MOST_TRACES
         await one.work()
         assert one.looks.done <= MOST_TRACES
-        assert one.looks.waiting == 0
+        assert not one.looks._queued
 
     asyncio.run(storm())
 
 
-def test_a_tenant_in_a_storm_of_another_is_counted_on_and_looked_at_next() -> None:
+def test_a_tenant_keeps_its_counts_and_is_next_during_another_tenants_storm() -> None:
     async def storm() -> None:
         one, blue = Watched(), Tenant("blue")
         one.looks.feed(arrival(1, tenant=blue))
@@ -91,7 +91,7 @@ def test_a_tenant_in_a_storm_of_another_is_counted_on_and_looked_at_next() -> No
     asyncio.run(storm())
 
 
-def test_all_looks_at_a_long_trace_read_a_few_times_its_spans() -> None:
+def test_all_looks_at_a_long_trace_together_read_each_span_a_few_times() -> None:
     async def grow() -> int:
         one, read = Watched(), 0
         for span in range(1, 1001):

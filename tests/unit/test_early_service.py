@@ -155,7 +155,7 @@ async def test_a_warning_outlives_a_restart_while_the_run_goes_on() -> None:
     assert after.fields[NOTES] == before.fields[NOTES]
 
 
-async def test_a_warning_that_stays_keeps_its_own_note_and_no_other() -> None:
+async def test_a_lasting_warning_keeps_its_own_note_only() -> None:
     run = unfinished(1, "look_up")
     warned = run.analysis.with_note("This run may go on.").with_warning({"step": 1}, "Early warning.")
     again = run.analysis.with_warning_of(json.loads(warned.document))

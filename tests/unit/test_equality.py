@@ -72,20 +72,20 @@ def test_the_same_run_has_the_same_hashes_and_another_has_not() -> None:
     assert changed_parts(replace(RUN, trajectory=replace(RUN.trajectory, steps=()))) >= {"steps", "triage"}
 
 
-def test_what_no_verdict_reads_of_a_step_changes_the_steps_alone() -> None:
+def test_fields_of_a_step_that_no_verdict_reads_change_the_steps_only() -> None:
     first, *rest = RUN.trajectory.steps
     steps = (replace(first, instructions="Be brief."), *rest)
     assert changed_parts(replace(RUN, trajectory=replace(RUN.trajectory, steps=steps))) == {"steps"}
 
 
-def test_prose_alone_changes_the_prose_alone() -> None:
+def test_a_change_of_prose_changes_the_prose_only() -> None:
     line = saying(
         lambda blame: replace(blame, reason="Else.", fix="Do."), reason="Else.", fix="Do.", error="E"
     )
     assert changed_parts(line=line) == {"prose"}
 
 
-def test_prose_in_the_carriers_alone_is_prose() -> None:
+def test_a_change_of_prose_in_carriers_counts_as_prose() -> None:
     assert changed_parts(line=saying(lambda blame: replace(blame, fix="Do."))) == {"prose"}
 
 
@@ -93,7 +93,7 @@ def test_a_duration_changes_nothing() -> None:
     assert changed_parts(line=saying(lambda blame: blame, duration_s=9.0)) == set()
 
 
-def test_another_probability_changes_the_ranking_alone() -> None:
+def test_another_probability_changes_the_ranking_only() -> None:
     assert changed_parts(line=saying(lambda blame: blame, ranking=[{"step": 1, "probability": 0.5}])) == {
         "ranking"
     }
@@ -108,7 +108,7 @@ def test_another_agent_in_the_verdict_changes_the_triage() -> None:
     assert changed_parts(line=saying(lambda blame: blame, agent="somebody")) == {"triage"}
 
 
-def test_an_attribute_more_changes_the_carriers_alone() -> None:
+def test_an_additional_attribute_changes_the_carriers_only() -> None:
     default, to_all = LINE.policies
     policies = (default, replace(to_all, web_url="https://blame.example"))
     assert changed_parts(line=replace(LINE, policies=policies)) == {"carriers"}
@@ -138,7 +138,7 @@ def test_evaluation_logs_are_a_part_of_their_own() -> None:
     assert changed_parts(line=replace(LINE, policies=policies)) == {"logs", "prose"}
 
 
-def test_what_is_kept_is_a_part_of_its_own() -> None:
+def test_the_kept_run_is_a_part_of_its_own() -> None:
     assert changed_parts(line=replace(LINE, kept=omit)) == {"kept"}
 
 
@@ -202,7 +202,7 @@ def test_prose_can_be_ignored(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "no JSON", "{}"])
-def test_what_write_did_not_write_is_refused(tmp_path: Path, content: str) -> None:
+def test_a_file_that_write_did_not_make_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "file").write_text(content)
     with pytest.raises(SystemExit, match="2"):
         main(["compare", str(tmp_path / "file"), str(tmp_path / "file")])

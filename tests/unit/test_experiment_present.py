@@ -10,10 +10,9 @@ from analyzer.experiment.call_budget import Spent
 from analyzer.experiment.candidates import Candidate, Fix, suspects
 from analyzer.experiment.experiment_output import conclusion
 from analyzer.experiment.findings import Experiment, finding, to_json
-from analyzer.experiment.running.workflow import Command, Endpoint
-from analyzer.experiment.sequential import Decision
-from analyzer.experiment.trials import Draw, TrialResult, latest_reasons
+from analyzer.experiment.sequential import Decision, Draw, TrialResult, latest_reasons
 from analyzer.experiment.walk import Walk
+from analyzer.experiment.workflow import Command, Endpoint
 from tests.tapes import call, tape
 
 TOOL = "no result of the tool `book_flight` for these arguments is left on the tape"
@@ -82,6 +81,6 @@ def test_the_conclusion_says_that_equal_answers_count_once() -> None:
     assert (step["treatment"]["n"], step["treatment"]["copies"], final["copies"]) == (1, 2, 2)
 
 
-def test_a_workflow_is_told_as_the_user_wrote_it() -> None:
+def test_the_workflow_is_shown_as_the_user_wrote_it() -> None:
     assert str(Command(arguments=["python", "my agents.py", "$X"])) == "python 'my agents.py' '$X'"
     assert str(Endpoint(url="http://127.0.0.1:1/run", task="secret")) == "POST http://127.0.0.1:1/run"

@@ -13,14 +13,17 @@ from analyzer.experiment.replay.gateway_options import LiveCall, LiveUsage
 from analyzer.experiment.sequential import (
     Arm,
     Decision,
+    Draw,
     Reason,
+    Sampling,
+    TrialResult,
     compare,
+    count,
     decide,
     interval,
     log_evidence_of_healing,
     shares_of_alpha,
 )
-from analyzer.experiment.trials import Draw, Sampling, TrialResult, count
 from analyzer.experiment.walk import (
     FOR_THE_BLAMED,
     USUAL,
@@ -112,7 +115,7 @@ def test_walks_in_which_nothing_heals_seldom_prove_a_step() -> None:
         assert proved <= 4  # at a rate of 5 %, more come by chance to 3 in 1,000 such tests
 
 
-def test_a_walk_asks_for_as_many_trials_at_a_time_as_are_begun() -> None:
+def test_a_walk_plans_as_many_trials_at_a_time_as_run_in_parallel() -> None:
     state = Walk(chain([1.0]), most_trials=3)
     begun = [state.begin() for _ in range(8)]
     assert sum(key is not None for key in begun) == 6
@@ -145,7 +148,7 @@ def test_a_step_is_dropped_if_a_proof_is_improbable(
     assert is_futile(control, treatment, 0.05, FULL) is is_dropped
 
 
-def test_the_probability_of_a_proof_is_certain_if_no_trial_may_follow() -> None:
+def test_without_further_trials_the_probability_of_a_proof_is_0_or_1() -> None:
     none = Room(control=0, treatment=0)
     assert probability_of_proof(arm(0, 5), arm(5, 5), 0.05, none) == 1
     assert probability_of_proof(arm(0, 3), arm(3, 3), 0.0001, none) == 0
@@ -157,7 +160,7 @@ def test_trials_are_not_begun_for_a_step_that_the_last_of_them_could_not_prove()
     assert done.trials < 4 * 31
 
 
-def test_an_estimate_of_trials_falls_as_they_come_and_never_exceeds_their_room() -> None:
+def test_the_estimate_of_trials_falls_with_each_trial_and_stays_within_the_limit() -> None:
     few, many = trials_left(arm(0, 4), arm(4, 4), 0.01, FULL), trials_left(arm(0, 2), arm(2, 2), 0.01, FULL)
     assert 0 < few < many <= 60
     assert trials_left(arm(3, 10), arm(5, 10), 0.0001, FULL) == 60
@@ -192,7 +195,7 @@ def test_the_most_suspect_step_gets_more_trials_for_its_refutation_than_others()
     assert other.why_dropped(other.candidates[0])
 
 
-def test_a_dropped_step_comes_back_when_an_arm_that_it_shares_speaks_for_it() -> None:
+def test_a_dropped_step_returns_if_its_shared_arm_favours_it() -> None:
     state = Walk(chain([0.4, 0.6]))
     first, second = state.candidates
     for trial in range(10):

@@ -154,7 +154,7 @@ STREAM = (
 )
 
 
-async def test_live_calls_pass_byte_for_byte_with_their_keys_and_their_usage_is_told() -> None:
+async def test_live_calls_pass_byte_for_byte_with_their_keys_and_their_usage_is_reported() -> None:
     reserved: list[LiveCall] = []
     settled: list[LiveUsage] = []
 
@@ -196,7 +196,7 @@ async def test_a_stream_arrives_chunk_by_chunk() -> None:
     assert chunks == list(STREAM)
 
 
-async def test_failures_of_the_upstream_are_told_in_the_providers_format_and_counted() -> None:
+async def test_upstream_failures_are_reported_in_the_providers_format_and_counted() -> None:
     async with upstream(Upstream(status=429, headers={"Retry-After": "3"})) as answers:
         status, _, _, _ = await _live(answers)
         assert status == 429
@@ -263,7 +263,7 @@ async def test_an_expired_trial_answers_nothing() -> None:
     assert status == 404
 
 
-async def test_a_foreign_host_is_refused_and_beyond_loopback_a_token_is_wanted() -> None:
+async def test_a_foreign_host_is_refused_and_a_token_is_required_beyond_loopback() -> None:
     asked = chat_body(FIRST.messages)
     async with playing() as (_, opened):
         status, _ = await post(f"{opened.base_url}/chat/completions", asked, Host="evil.example")

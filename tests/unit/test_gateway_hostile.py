@@ -55,7 +55,7 @@ async def _at_its_end(answers: Upstream, *, lifetime_s: float = SHORT_S) -> tupl
     return arrived, settled
 
 
-async def test_a_hanging_upstream_is_given_up_when_the_trial_ends() -> None:
+async def test_a_call_to_a_hanging_upstream_ends_with_the_trial() -> None:
     async with upstream(Upstream(hangs=True)) as answers:
         arrived, settled = await _at_its_end(answers)
     assert "did not answer (timeout)" in json.loads(arrived)["error"]["message"]
@@ -77,7 +77,7 @@ async def test_an_upstream_that_closes_at_once_is_unavailable() -> None:
 
 
 @pytest.mark.parametrize("status", [302, 307, 404, 999])
-async def test_only_success_is_an_answer(status: int) -> None:
+async def test_only_a_status_of_success_counts_as_an_answer(status: int) -> None:
     async with upstream(Upstream(status=status, headers={"Location": "/elsewhere"})) as answers:
         _, settled = await _at_its_end(answers, lifetime_s=600)
     assert [each.failure for each in settled] == [f"http_{status}"]
@@ -268,7 +268,7 @@ async def test_half_a_body_ends_at_its_deadline(monkeypatch: pytest.MonkeyPatch)
     assert b"within 0.2 s" in answer
 
 
-async def test_without_the_token_no_body_is_waited_for() -> None:
+async def test_a_request_without_the_token_is_refused_before_its_body() -> None:
     async with serving(GatewayOptions(token="a-token-of-the-operator")) as gateway:
         opened = URL(gateway.open(tape(FIRST), lifetime_s=60).base_url)
         path = opened.path.replace("a-token-of-the-operator", "another") + "/chat/completions"

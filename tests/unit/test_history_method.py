@@ -88,7 +88,7 @@ async def test_a_verdict_stays_as_it_is_if_the_history_says_nothing() -> None:
     assert (found.method, found.verdict) == ("signals", alone.verdict)
 
 
-async def test_signals_by_name_stay_signals() -> None:
+async def test_the_method_signals_does_not_use_the_history() -> None:
     found = await Attributor(method="signals", past=known())(BAD)
     assert found.method == "signals"
     assert Attributor(method="signals", past=known()).at_once(BAD).method == "signals"

@@ -302,7 +302,7 @@ class TestStatements:
 
 
 def here_and_now(here: Here) -> tuple[Any, Any]:
-    from collector_processor.writeback.span_places import unpack_place  # noqa: PLC0415
+    from collector_processor.writeback.carriers import unpack_place  # noqa: PLC0415
 
     packed = here.store.place(NO_TENANT, TRACE)
     assert packed is not None

@@ -45,7 +45,7 @@ def test_repeated_sentences_are_traced_and_single_phrases_are_not() -> None:
     assert edges(trajectory) == {(0, 1, Tie.REUSE)}
 
 
-def test_words_of_the_task_are_introduced_by_no_step() -> None:
+def test_no_step_introduces_words_of_the_task() -> None:
     task = "How many of the 4,711 ships sailed in the spring of that year?"
     assert edges(run(step("a", task), step("b", task), task=task)) == set()
 

@@ -130,7 +130,7 @@ def test_a_run_says_task_answer_and_outcome(recorder: Recorder) -> None:
     }
 
 
-def test_what_an_agent_does_is_under_it_and_bears_its_name(recorder: Recorder) -> None:
+def test_an_agents_operations_are_its_children_and_have_its_name(recorder: Recorder) -> None:
     told: dict[str, Any] = {"instructions": "Be brief.", "description": "Knows the way", "agent_id": "a-7"}
     with recorder.root(), agent("guide", **told):
         with llm("gpt-4o", messages="Where is Oslo?", provider="openai") as call:
@@ -222,7 +222,7 @@ def test_a_run_inside_a_web_request_stays_in_its_trace(recorder: Recorder) -> No
     assert recorder.parent("invoke_workflow trip") == "POST /ask"
 
 
-def test_an_outcome_can_be_said_from_deep_inside(recorder: Recorder) -> None:
+def test_an_outcome_can_be_set_from_a_nested_operation(recorder: Recorder) -> None:
     with recorder.root(), agent("guide"), tool("ask_user"):
         current_run().outcome("success", source="user")
     assert recorder.attributes("invoke_workflow trip")[names.TASK_OUTCOME] == "success"
@@ -348,7 +348,7 @@ def test_an_error_that_is_caught_stays_where_it_was(recorder: Recorder) -> None:
     assert names.TASK_OUTCOME not in recorder.attributes("invoke_workflow trip")
 
 
-def test_an_outcome_that_was_said_is_not_overruled_by_an_error(recorder: Recorder) -> None:
+def test_an_error_does_not_override_an_outcome_that_was_set(recorder: Recorder) -> None:
     def judged_then_broken() -> None:
         with recorder.root() as attempt:
             attempt.outcome("success", source="evaluator")
@@ -359,7 +359,7 @@ def test_an_outcome_that_was_said_is_not_overruled_by_an_error(recorder: Recorde
     assert recorder.attributes("invoke_workflow trip")[names.TASK_OUTCOME] == "success"
 
 
-def test_a_handled_error_can_be_told(recorder: Recorder) -> None:
+def test_a_handled_error_can_be_recorded(recorder: Recorder) -> None:
     with recorder.root():
         with tool("a") as first:
             first.fail("404: no such city")
@@ -479,7 +479,9 @@ def test_a_decorated_method_leaves_its_object_out(recorder: Recorder) -> None:
     assert recorder.attributes("execute_tool cook")[names.GEN_AI_TOOL_CALL_ARGUMENTS] == '{"dish": "soup"}'
 
 
-async def test_a_decorated_coroutine_stays_one_and_its_span_lasts_until_it_ends(recorder: Recorder) -> None:
+async def test_a_decorated_coroutine_function_stays_one_and_its_span_lasts_until_its_end(
+    recorder: Recorder,
+) -> None:
     @tool()
     async def lookup(city: str) -> str:
         await asyncio.sleep(0)
@@ -514,7 +516,7 @@ def test_a_wrong_call_fails_as_it_would_without_us(recorder: Recorder) -> None:
     assert recorder.named("execute_tool add").status.status_code is StatusCode.ERROR
 
 
-def test_a_builtin_can_be_decorated(recorder: Recorder) -> None:
+def test_a_builtin_function_can_be_decorated(recorder: Recorder) -> None:
     largest = tool("max")(max)
     with recorder.root():
         assert largest(1, 2) == 2
@@ -571,7 +573,7 @@ def test_a_generator_that_is_not_read_to_the_end_has_not_failed(recorder: Record
     assert recorder.named("execute_tool count").status.status_code is StatusCode.UNSET
 
 
-def test_what_is_sent_into_a_generator_and_what_it_returns_get_through(recorder: Recorder) -> None:
+def test_values_sent_into_a_generator_and_its_return_value_pass_through(recorder: Recorder) -> None:
     @tool()
     def echo() -> Any:
         heard = []
@@ -688,7 +690,7 @@ def test_carried_functions_stay_in_the_trace_on_other_threads(recorder: Recorder
         assert recorder.attributes(f"execute_tool tool-of-{name}")[names.GEN_AI_AGENT_NAME] == name
 
 
-def test_without_carrying_a_thread_is_put_under_an_explicit_parent(recorder: Recorder) -> None:
+def test_a_thread_without_carried_context_takes_an_explicit_parent(recorder: Recorder) -> None:
     def work() -> None:
         with agent("far", parent=attempt), llm("m"):
             pass
@@ -720,7 +722,7 @@ def test_every_operation_takes_a_parent(recorder: Recorder) -> None:
     assert recorder.parent("handoff a to c") == "invoke_agent a"
 
 
-def test_a_function_can_be_carried_to_a_place_that_is_named(recorder: Recorder) -> None:
+def test_a_function_can_be_carried_to_a_given_parent(recorder: Recorder) -> None:
     def work() -> None:
         with tool("t"):
             pass
@@ -811,7 +813,7 @@ def test_the_code_overrules_the_environment(
     assert "secret" not in "".join(span.to_json() for span in recorder.spans)
 
 
-def test_one_agent_can_be_kept_quiet(recorder: Recorder) -> None:
+def test_recording_of_content_can_be_turned_off_for_one_agent(recorder: Recorder) -> None:
     with recorder.root():
         with agent("quiet", capture="NO_CONTENT"), llm("m", messages="secret"):
             pass
@@ -824,7 +826,7 @@ def test_one_agent_can_be_kept_quiet(recorder: Recorder) -> None:
 @pytest.mark.parametrize(
     ("capture", "on_spans"), [("EVENT_ONLY", False), ("SPAN_AND_EVENT", True)], ids=["only", "and spans"]
 )
-def test_content_goes_into_upstreams_event_where_that_is_asked(
+def test_content_goes_into_opentelemetrys_event_if_configured(
     recorder: Recorder, capture: str, *, on_spans: bool
 ) -> None:
     exporter = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
@@ -1013,7 +1015,7 @@ def test_the_application_keeps_its_iterators(recorder: Recorder) -> None:
     assert list(chunks) == ["a", "b"]
 
 
-def test_cut_text_says_so_and_how_long_it_was(recorder: Recorder) -> None:
+def test_a_cut_text_states_its_original_length(recorder: Recorder) -> None:
     with recorder.root(), tool("t", arguments="x" * (MAX_TEXT + 1)):
         pass
     recorded = recorder.attributes("execute_tool t")[names.GEN_AI_TOOL_CALL_ARGUMENTS]
@@ -1021,7 +1023,7 @@ def test_cut_text_says_so_and_how_long_it_was(recorder: Recorder) -> None:
     assert recorded.endswith(f"[cut, {MAX_TEXT + 1} characters]")
 
 
-def test_of_too_many_messages_the_first_and_the_last_are_kept(recorder: Recorder) -> None:
+def test_only_the_first_and_last_of_too_many_messages_are_kept(recorder: Recorder) -> None:
     conversation = [{"role": "user", "content": f"{number} {'y' * 1_000}"} for number in range(1_000)]
     with recorder.root(), llm("m", messages=conversation):
         pass

@@ -73,18 +73,18 @@ def names(trajectory: Trajectory, found: Violation) -> str | None:
         *(("€ 1,080.50", "1080.5"), ("1.080,50 EUR", "1080.5")),
     ],
 )
-def test_values_are_equal_by_what_they_say(one: str, other: str) -> None:
+def test_values_are_equal_by_meaning(one: str, other: str) -> None:
     assert key_of(one) == key_of(other)
 
 
 @pytest.mark.parametrize(
     ("one", "other"), [("20", "21"), ("ORD-7", "7"), ("007", "7"), ("-3", "3"), ("1.5", "15")]
 )
-def test_values_that_say_other_things_differ(one: str, other: str) -> None:
+def test_values_of_different_meaning_differ(one: str, other: str) -> None:
     assert key_of(one) != key_of(other)
 
 
-def test_an_element_of_a_list_has_no_place() -> None:
+def test_elements_of_a_list_are_compared_without_their_index() -> None:
     assert [leaf.path for leaf in leaves_of('{"a": [{"b": 1}, {"b": 2}]}')] == ["a[] count", "a[].b", "a[].b"]
 
 
@@ -103,7 +103,7 @@ def total_of(number: int) -> float:
     return float(json.loads(quoted)["total"].removesuffix(" EUR"))
 
 
-def test_a_skipped_check_is_the_call_that_came_without_it() -> None:
+def test_for_a_skipped_check_the_call_without_it_is_blamed() -> None:
     wrong = booking(100, without="quote")
     found = broken(wrong, mine(known(40)))
     assert names(wrong, found[0]) == "book"
@@ -111,12 +111,12 @@ def test_a_skipped_check_is_the_call_that_came_without_it() -> None:
     assert any("here without it" in text or "here not" in text for text in texts)
 
 
-def test_an_end_that_comes_too_early_is_the_last_call() -> None:
+def test_for_an_early_end_the_last_call_is_blamed() -> None:
     wrong = booking(100, without="confirm", book={})
     assert names(wrong, broken(wrong, mine(known(40)))[0]) == "book"
 
 
-def test_a_call_that_is_made_twice_is_the_second_one() -> None:
+def test_of_a_repeated_call_the_second_is_blamed() -> None:
     twice = call("confirm", {"to": "guest100@inn.example", "status": "booked"}, {"sent": True})
     wrong = booking(100, again=twice)
     found = broken(wrong, mine(known(40)))[0]
@@ -124,7 +124,7 @@ def test_a_call_that_is_made_twice_is_the_second_one() -> None:
     assert "confirm was called once; here 2" in found.text
 
 
-def test_what_a_result_decides_is_kept() -> None:
+def test_conditions_on_results_are_found() -> None:
     mined = mine(known(60))
     full = call("quote", {"room": "R-0100"}, {"total": f"{total_of(100)} EUR", "is_free": False})
     wrong = booking(100, quote=full)
@@ -137,7 +137,7 @@ def test_what_a_result_decides_is_kept() -> None:
     assert "`status` of confirm was `booked`; here waiting" in found.text
 
 
-def test_calls_that_have_nothing_to_do_with_it_may_come_anywhere() -> None:
+def test_unrelated_calls_may_come_anywhere() -> None:
     mined = mine(known(40))
     aside = call("weather", {"place": "100"}, {"sunny": False})
     first = booking(100)
@@ -158,7 +158,7 @@ def test_few_runs_let_only_structure_accuse(n: int) -> None:
     assert mined.limit <= 0.02
 
 
-def test_with_many_runs_the_bound_is_counted_and_assumes_nothing() -> None:
+def test_with_many_runs_the_bound_is_measured_instead_of_assumed() -> None:
     mined = mine(known(200))
     assert len(mined.accusing) > 8
     assert mined.limit <= 0.02
@@ -166,7 +166,7 @@ def test_with_many_runs_the_bound_is_counted_and_assumes_nothing() -> None:
     assert len(accused) <= 4
 
 
-def test_one_known_run_that_is_an_exception_keeps_its_kind_from_accusing() -> None:
+def test_one_known_exception_keeps_its_kind_of_invariant_from_accusing() -> None:
     exception = collect(booking(100, book={"price": 999.75}))
     wrong = collect(booking(101, book={"price": 888.25}))
     assert accusations(wrong, mine(known(40)))
@@ -174,7 +174,7 @@ def test_one_known_run_that_is_an_exception_keeps_its_kind_from_accusing() -> No
     assert not [one for one in accusations(wrong, mined) if one.held.invariant.kind == "stands"]
 
 
-def test_a_value_that_comes_by_a_way_that_no_known_run_took_is_not_accused() -> None:
+def test_a_value_from_a_source_that_no_known_run_used_is_not_accused() -> None:
     discount = call("discount", {"code": "AB12"}, {"price": 71.25})
     taken = booking(100, weather=discount, book={"price": 71.25})
     mined = mine(known(40))
@@ -182,7 +182,7 @@ def test_a_value_that_comes_by_a_way_that_no_known_run_took_is_not_accused() -> 
     assert accusations(collect(booking(100, book={"price": 71.25})), mined)
 
 
-def test_what_few_runs_did_explains_a_failure_that_breaks_nothing_else_and_accuses_nobody() -> None:
+def test_tentative_invariants_explain_a_failure_that_breaks_nothing_else_and_accuse_nobody() -> None:
     told = call("confirm", {"to": "guest103@inn.example", "status": "booked"}, {"sent": True})
     wrong, mined = booking(103, confirm=told), mine(known(12))
     found = broken(wrong, mined)

@@ -146,7 +146,7 @@ def test_a_superseded_verdict_is_withdrawn_from_its_issue(bench: Bench) -> None:
     assert bench.counted() == {"planner": 1}
 
 
-def test_an_issue_that_never_was_sends_no_notice(bench: Bench) -> None:
+def test_an_issue_whose_only_run_was_withdrawn_sends_no_notice(bench: Bench) -> None:
     bench.judge(1, "clerk")
     bench.judge(1, None, version=2)
     assert told(bench) == []
@@ -225,7 +225,7 @@ def test_a_verdict_that_newer_rules_move_is_counted_in_an_open_issue_and_reopens
     assert NoticeKind.REGRESSED not in {kind for kind, _ in told(bench)}
 
 
-def test_a_verdict_moves_as_ever_if_the_rules_are_the_same_or_a_person_says_so(bench: Bench) -> None:
+def test_a_verdict_moves_its_run_if_the_rules_are_unchanged_or_a_person_decides(bench: Bench) -> None:
     bench.judge(1, None, judged_by="2")
     bench.judge(1, "clerk", version=2, judged_by="2")
     assert told(bench) == [(NoticeKind.NEW, "clerk")]
@@ -246,7 +246,7 @@ def test_a_correction_of_a_run_of_yesterday_moves_issues_and_no_counter_which_ha
     assert bench.counted() == {"planner": 1}
 
 
-def test_an_alarm_goes_over_to_the_agent_that_corrections_blame(bench: Bench) -> None:
+def test_corrections_move_an_alarm_to_the_agent_they_blame(bench: Bench) -> None:
     for number in range(100):
         bench.judge(number, None, at=START + number)
     for number in range(100, 120):
@@ -269,7 +269,7 @@ def test_an_alarm_ends_when_people_reject_the_verdicts_that_raised_it(bench: Ben
     assert bench.counting.counts.alarms() == [], "a label takes a failure away and adds none"
 
 
-def test_a_label_given_before_the_run_was_counted_is_heeded(bench: Bench) -> None:
+def test_a_label_given_before_the_run_was_counted_takes_effect(bench: Bench) -> None:
     bench.note(1, "clerk")
     bench.say(1, LabelKind.REJECTED)
     bench.commit(1, "clerk")
@@ -317,7 +317,7 @@ def test_tenants_do_not_see_each_other(bench: Bench) -> None:
     assert [issue.count for issue in bench.all(tenant=OTHER)] == [1]
 
 
-def test_an_agent_that_begins_to_fail_sends_a_notice_and_another_once_calm(bench: Bench) -> None:
+def test_an_agent_that_begins_to_fail_sends_a_notice_and_another_when_it_recovers(bench: Bench) -> None:
     number = 0
     for agent, times in ((None, 300), ("clerk", 20), (None, 400), ("clerk", 20)):
         for _ in range(times):
@@ -332,7 +332,7 @@ def test_an_agent_that_begins_to_fail_sends_a_notice_and_another_once_calm(bench
     assert [watched.place.agent for watched in bench.counting.counts.alarms()] == ["clerk"]
 
 
-def test_a_watch_that_finds_nothing_restarts_after_four_weeks_with_these_as_its_past(bench: Bench) -> None:
+def test_a_watch_without_findings_restarts_after_four_weeks_which_become_its_past(bench: Bench) -> None:
     """With a shorter history, the change would become part of the usual share before it is found."""
     place = Place(tenant=NO_TENANT, service="shop", agent="clerk")
     begun = {}
@@ -463,7 +463,7 @@ def test_filters_choose(bench: Bench) -> None:
     assert len(reports.issues(Wanted(state=IssueState.RESOLVED), START + 15 * DAY)) == 2
 
 
-def test_a_full_disk_fails_one_write_and_loses_nothing_that_was_there(bench: Bench) -> None:
+def test_a_full_disk_fails_one_write_and_loses_no_earlier_data(bench: Bench) -> None:
     bench.judge(1, "clerk")
     pages = bench.issues.db.execute("PRAGMA page_count").fetchone()[0]
     bench.issues.db.execute(f"PRAGMA max_page_count={pages}")
@@ -480,7 +480,7 @@ def judge_many(bench: Bench) -> None:
         bench.judge(number, "clerk")
 
 
-def test_what_is_too_old_is_forgotten(bench: Bench) -> None:
+def test_entries_that_are_too_old_are_deleted(bench: Bench) -> None:
     bench.judge(1, "clerk")
     bench.issues.prune(START + 100 * DAY)
     assert bench.counting.counts.window(CLERK, 0, 99_999) == Count()

@@ -48,7 +48,7 @@ ISSUE = Issue(
 )
 
 
-def test_issues_that_are_news_have_a_series_each_until_they_are_old_or_muted() -> None:
+def test_each_new_issue_has_a_series_until_it_is_old_or_muted() -> None:
     back = replace(ISSUE, fingerprint=replace(ISSUE.fingerprint, tool="divide"), state=IssueState.REGRESSED)
     quiet = [
         replace(ISSUE, state=IssueState.ONGOING),
@@ -81,6 +81,6 @@ def test_the_same_issue_of_two_tenants_is_one_series() -> None:
     assert alarms_of([("shop", "clerk"), ("shop", "clerk")]) == {("shop", "clerk"): 1}
 
 
-def test_of_two_tenants_agents_of_one_name_the_larger_share_is_shown() -> None:
+def test_agents_of_one_name_in_two_tenants_show_the_larger_share() -> None:
     assert lows_of([("shop", "clerk", 0.1), ("shop", "clerk", 0.3)]) == {("shop", "clerk"): 0.3}
     assert len(lows_of(("shop", str(number), 0.1) for number in range(3 * MAX_STANDING))) == MAX_STANDING

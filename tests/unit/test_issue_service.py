@@ -12,7 +12,7 @@ from tests.verdicts import stored_without_blame
 UNREAD = VerdictSummary(ended_ns=0, decided_ns=START)
 
 
-async def test_a_run_that_could_not_be_read_counts_once_and_moves_when_it_is_analysed_after_all(
+async def test_an_unreadable_run_counts_once_and_moves_when_it_is_analysed_later(
     tmp_path: Path,
 ) -> None:
     moves: list[Move] = []

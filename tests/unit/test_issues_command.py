@@ -35,9 +35,7 @@ DOCUMENT = {
 
 
 @pytest.mark.parametrize(("width", "has_bars"), [(80, False), (140, True)])
-def test_on_a_narrow_terminal_the_agent_is_read_whole_and_the_bars_give_way(
-    width: int, has_bars: bool
-) -> None:
+def test_a_narrow_terminal_shows_whole_agent_names_and_shorter_bars(width: int, has_bars: bool) -> None:
     screen = Console(file=io.StringIO(), width=width)
     screen.print(_table([DOCUMENT], is_wide=has_bars))
     text = screen.file.getvalue()  # type: ignore[attr-defined]

@@ -26,7 +26,7 @@ def answer(place: Place, code: int | None = None) -> Answer:
     return made
 
 
-def test_what_kafka_took_is_not_sent_again() -> None:
+def test_accepted_records_are_not_sent_again() -> None:
     commits = Commits(Counts())
     assert commits.news(MARKS) == MARKS
     assert commits.answered(MARKS, [answer(ONE), answer(OTHER)]) == []

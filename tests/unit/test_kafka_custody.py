@@ -81,7 +81,7 @@ async def reading(folder: Path) -> AsyncIterator[Reading]:
         [(HOP_HEADER, "fr\u00fc".encode())],
     ],
 )
-async def test_headers_that_no_backend_takes_do_not_reach_the_forwarder(
+async def test_headers_that_every_backend_would_refuse_do_not_reach_the_forwarder(
     tmp_path: Path, headers: Headers
 ) -> None:
     async with reading(tmp_path) as lanes:
@@ -119,7 +119,7 @@ async def test_names_of_headers_that_are_not_utf_8_do_not_stop_the_reader(tmp_pa
         assert [each.name for each in (tmp_path / "aside").iterdir()] == ["otlp_spans-0-1"]
 
 
-async def test_records_set_aside_do_not_fill_the_disk_and_are_the_operators_alone(tmp_path: Path) -> None:
+async def test_records_set_aside_are_bounded_and_readable_by_the_operator_only(tmp_path: Path) -> None:
     async with reading(tmp_path) as lanes:
         await lanes.take(*[b"\xff" * (10 << 20)] * 8)
         assert lanes.custody.counts.aside == 8

@@ -45,7 +45,7 @@ def test_an_open_trace_keeps_the_offset_where_it_began_and_the_rest_is_not_sent_
     assert [again.is_forwarded(offset) for offset in (11, 13, 14)] == [True, True, False]
 
 
-def test_the_next_owner_sends_what_the_first_left_and_nothing_else() -> None:
+def test_the_next_owner_sends_exactly_what_the_first_left() -> None:
     first = Progress(before=Mark(offset=0))
     spans = [taken(first, offset, trace=1) for offset in range(6)]
     for offset in (0, 1, 3, 5):
@@ -99,13 +99,13 @@ def test_a_record_stored_in_several_rows_is_forwarded_with_the_last() -> None:
     assert progress.mark(nothing_open, 0).offset == 5
 
 
-def test_what_is_read_but_not_on_disk_yet_is_not_committed() -> None:
+def test_records_that_are_not_on_disk_yet_are_not_committed() -> None:
     progress = Progress(before=Mark(offset=3))
     assert progress.mark(nothing_open, 0).offset == 3
 
 
 @pytest.mark.parametrize("metadata", ["", None, "b1", "b1 x 3", "b1 1 2 3", "b2 9 9", "b1 1 2 3-", "other"])
-def test_metadata_of_others_says_nothing(metadata: str | None) -> None:
+def test_commit_metadata_of_other_programs_is_ignored(metadata: str | None) -> None:
     assert Mark.read(5, metadata) == Mark(offset=5)
 
 
@@ -188,7 +188,7 @@ def test_an_owner_has_each_record_of_an_open_trace_once_despite_spills_and_crash
         assert sorted(world.known[trace]) == whole
 
 
-def test_an_open_trace_that_was_spilled_holds_the_commit_no_longer_and_its_next_part_does() -> None:
+def test_a_spilled_trace_no_longer_holds_the_commit_but_its_next_part_does() -> None:
     progress = Progress(before=Mark(offset=10))
     for offset, trace in ((10, 1), (11, 2), (12, 1)):
         progress.done(taken(progress, offset, trace=trace))
@@ -223,7 +223,7 @@ def test_all_rows_of_a_record_are_due_together() -> None:
     assert len(progress.due(0.0, lambda _: True, most=1)) == 4
 
 
-def test_a_trace_that_is_being_handed_on_is_not_taken_for_closed() -> None:
+def test_a_trace_that_is_being_handed_on_does_not_count_as_closed() -> None:
     """Between its row in the journal and its note in the slow lane, nobody knows it."""
     progress, span = Progress(before=Mark(offset=0)), Span(Range(0, 0))
     progress.opened(key(1), span, seq=1, now_s=0)

@@ -289,7 +289,7 @@ async def test_a_process_that_was_suspended_deletes_nothing_of_its_successor(
         assert await third.numbers(key()) == [1, 2]
 
 
-async def test_what_a_suspended_process_writes_late_takes_no_record_of_its_successor(
+async def test_late_writes_of_a_suspended_process_remove_no_record_of_its_successor(
     shared: Shared, tmp_path: Path
 ) -> None:
     """Both have a part that begins with the same record; the successor read more records at once."""
@@ -346,7 +346,7 @@ async def test_large_parts_are_written_and_read_a_few_at_a_time(shared: Shared, 
         assert (max(asked), sum(asked)) == (4, 10)
 
 
-async def test_while_the_store_is_away_nothing_is_spilled_and_the_commit_waits(
+async def test_without_the_store_nothing_is_spilled_and_the_commit_waits(
     shared: Shared, tmp_path: Path
 ) -> None:
     async with owner(shared, tmp_path / "a") as first:
@@ -432,9 +432,7 @@ async def test_tenants_with_the_same_trace_id_keep_their_own_spans(shared: Share
         assert sum(map(len, found)) == 2
 
 
-async def test_bytes_in_the_store_are_bounded_and_beyond_them_the_commit_waits(
-    shared: Shared, tmp_path: Path
-) -> None:
+async def test_at_the_bound_of_bytes_in_the_store_the_commit_waits(shared: Shared, tmp_path: Path) -> None:
     async with owner(shared, tmp_path / "a", most_bytes=1) as first:
         await first.take(agent(1), agent(2, trace=2))
         await first.after_a_minute()

@@ -41,7 +41,7 @@ def test_a_new_topic_or_group_is_waited_for(code: int) -> None:
     assert 0 < clock.now < 10
 
 
-def test_patience_ends() -> None:
+def test_waiting_for_the_cluster_has_a_limit() -> None:
     clock = MadeUpClock()
     with pytest.raises(KafkaException):
         patiently(refusing(KafkaError.LEADER_NOT_AVAILABLE, 1_000), 30, clock)

@@ -38,7 +38,7 @@ def packed(clean: object = keep) -> bytes:
     return kept
 
 
-def test_the_ranker_sees_in_a_kept_run_what_it_saw_in_the_run() -> None:
+def test_the_ranker_rates_a_kept_run_like_the_run() -> None:
     kept = unpack(packed())
     assert kept.has_texts
     assert [one.span_id for one in kept.trajectory.steps] == [one.span_id for one in RUN.steps]
@@ -84,7 +84,7 @@ def test_without_its_texts_a_run_still_says_which_agent_acted_when() -> None:
 
 
 @pytest.mark.parametrize("place", [0, 3_000, 14_990, 14_999, 15_000, 30_000, 44_990, 45_005, 59_950])
-def test_a_secret_is_known_for_one_wherever_a_long_text_is_cut(place: int) -> None:
+def test_a_secret_is_found_wherever_a_long_text_is_cut(place: int) -> None:
     secret = "sk-" + "a1B2c3D4" * 5
     text = ("word " * 12_000)[: place + 1] + " " + secret + " " + ("word " * 12_000)[: 60_000 - place]
     kept = unpack(pack(run(step("a", text)), redact) or b"").trajectory.steps[0].output
@@ -110,7 +110,7 @@ def test_a_run_too_large_is_kept_with_shorter_texts_and_then_with_none() -> None
     assert not unpack(pack(huge, keep) or b"").has_texts
 
 
-def test_a_run_that_is_too_large_even_so_is_not_kept() -> None:
+def test_a_run_that_is_too_large_even_without_texts_is_not_kept() -> None:
     said = noise(900_000)
     assert pack(run(*(step(said[n * 30_000 : (n + 1) * 30_000]) for n in range(30))), keep) is None
 

@@ -36,7 +36,7 @@ def first(*candidates: Candidate, labelled: dict[str, int] | None = None) -> str
     return choose(candidates, labelled or {}, 1)[0].candidate.name[1]
 
 
-def test_an_uncertain_run_is_asked_about_before_a_sure_one() -> None:
+def test_an_uncertain_run_is_asked_about_before_a_certain_one() -> None:
     assert first(candidate(0), candidate(1, (0.4, 0.38))) == CHOSEN[1][1]
 
 
@@ -50,7 +50,7 @@ def test_a_frequent_failure_is_asked_about_before_a_rare_one() -> None:
     assert first(candidate(0, size=1), candidate(1, size=40)) == CHOSEN[1][1]
 
 
-def test_a_run_like_labelled_ones_waits() -> None:
+def test_a_run_similar_to_labelled_ones_comes_later() -> None:
     alike, other = candidate(0, (0.5, 0.5), group="a"), candidate(1, (0.6, 0.4), group="b")
     assert first(alike, other) == CHOSEN[0][1]
     assert first(alike, other, labelled={"a": 3}) == CHOSEN[1][1]

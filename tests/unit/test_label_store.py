@@ -48,7 +48,7 @@ def test_the_newest_label_counts_and_older_ones_are_kept(store: LabelStore) -> N
     assert [one.label for one in store.labelled(NO_TENANT)] == [later]
 
 
-def test_a_label_brings_along_what_it_is_about(store: LabelStore) -> None:
+def test_labelled_runs_come_with_their_newest_kept_steps(store: LabelStore) -> None:
     store.add(LABEL)
     (bare,) = store.labelled(NO_TENANT)
     assert bare.packed is None

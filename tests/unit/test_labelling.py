@@ -88,13 +88,13 @@ def test_a_run_of_two_tenants_needs_the_tenant(stores: Stores) -> None:
         find_run(stores.verdicts, "run", Tenant("x=c"))
 
 
-def test_only_the_newest_verdict_is_meant(stores: Stores) -> None:
+def test_a_label_is_about_the_newest_verdict_only(stores: Stores) -> None:
     stores.has()
     stores.has(replace(VERDICT, version=2, agent="planner", step=0))
     assert find_run(stores.verdicts, "run", None).version == 2
 
 
-def test_what_is_corrected_or_confirmed_can_be_learned(stores: Stores) -> None:
+def test_corrected_and_confirmed_runs_are_training_data(stores: Stores) -> None:
     stores.has()
     stores.has(replace(VERDICT, run_id="run-2"))
     assert accept_label(stores.labels, VERDICT, CORRECTED, 1).obstacle is None
@@ -113,7 +113,7 @@ def test_a_persons_reason_is_stored_without_secrets(stores: Stores) -> None:
     assert [label.why for label in stores.labels.labels(NO_TENANT, VERDICT.run_id)] == ["see [e-mail]"]
 
 
-def test_what_teaches_nothing_is_left_out_and_counted(stores: Stores) -> None:
+def test_labels_without_training_value_are_left_out_and_counted(stores: Stores) -> None:
     kinds = {
         "rejected": Statement(kind=LabelKind.REJECTED),
         "not a failure": Statement(kind=LabelKind.NOT_A_FAILURE),
@@ -132,14 +132,14 @@ def test_what_teaches_nothing_is_left_out_and_counted(stores: Stores) -> None:
     assert found.left_out == dict.fromkeys([*kinds, "kept without its texts", "not kept"], 1)
 
 
-def test_a_rejection_takes_a_confirmation_back(stores: Stores) -> None:
+def test_a_rejection_replaces_a_confirmation(stores: Stores) -> None:
     stores.has()
     accept_label(stores.labels, VERDICT, CONFIRMED, 1)
     accept_label(stores.labels, VERDICT, Statement(kind=LabelKind.REJECTED), 2)
     assert training_runs(stores.labels.labelled(NO_TENANT)).runs == ()
 
 
-def test_a_damaged_run_costs_itself_alone(stores: Stores) -> None:
+def test_a_damaged_run_affects_no_other(stores: Stores) -> None:
     stores.has()
     accept_label(stores.labels, VERDICT, CONFIRMED, 1)
     stores.has(replace(VERDICT, run_id="run-2"))
@@ -166,7 +166,7 @@ def kept(run: Trajectory, status: Status) -> tuple[Tenant, KeptRun]:
     return NO_TENANT, keeping(load_settings({"BLAMESPAN_REDACT": "none"}))(run, analysis(status))
 
 
-async def test_the_service_keeps_failed_runs_redacted_and_of_the_rest_who_acted(tmp_path: Path) -> None:
+async def test_the_service_keeps_redacted_failed_runs_and_only_the_agents_of_others(tmp_path: Path) -> None:
     bench = Bench(folder=tmp_path)
     keep_runs = keeper(bench.beside)
     fine = stored_without_blame("no_failure", run_id="run-2")

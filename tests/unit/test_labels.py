@@ -63,7 +63,7 @@ def test_an_agent_alone_names_no_step() -> None:
     assert (label.agent, label.step, label.names_a_step) == ("Cost Analyst", None, False)
 
 
-def test_both_must_fit_one_another() -> None:
+def test_agent_and_step_must_match() -> None:
     assert corrected(agent="clerk", step=3).names_a_step
     with pytest.raises(LabelRefused, match=r"step 2 is Cost Analyst's, not clerk's, whose steps are 1, 3"):
         corrected(agent="clerk", step=2)
@@ -79,7 +79,7 @@ def test_both_must_fit_one_another() -> None:
         (None, None, "expected an agent, a step or both"),
     ],
 )
-def test_what_the_run_does_not_have_is_refused_with_what_it_has(
+def test_an_unknown_agent_or_step_is_refused_with_a_list_of_known_ones(
     agent: str | None, step: int | None, message: str
 ) -> None:
     with pytest.raises(LabelRefused, match=message):
@@ -93,12 +93,12 @@ def test_a_thousand_agents_are_not_all_listed() -> None:
     assert len(str(refusal.value)) < 400
 
 
-def test_a_run_without_steps_has_none_to_blame() -> None:
+def test_no_step_of_a_run_without_steps_can_be_blamed() -> None:
     with pytest.raises(LabelRefused, match="its steps are none"):
         corrected(step=0, kept=run())
 
 
-def test_what_is_not_kept_cannot_be_checked() -> None:
+def test_labels_of_a_run_that_is_not_kept_are_not_checked() -> None:
     with pytest.raises(LabelRefused, match="not kept"):
         corrected(step=1, kept=None)
 
@@ -109,7 +109,7 @@ def test_a_confirmation_takes_over_what_the_verdict_said() -> None:
     assert label.span_id == VERDICT.span_id
 
 
-def test_to_confirm_that_a_run_did_not_fail_is_to_say_so() -> None:
+def test_confirming_a_verdict_without_failure_labels_the_run_as_not_failed() -> None:
     assert said(LabelKind.CONFIRMED, FINE).kind is LabelKind.NOT_A_FAILURE
 
 
@@ -121,15 +121,13 @@ def test_a_rejection_names_no_agent(verdict: StoredVerdict) -> None:
 
 @pytest.mark.parametrize("kind", [LabelKind.CONFIRMED, LabelKind.REJECTED])
 @pytest.mark.parametrize("status", ["undetermined", "error"])
-def test_where_the_verdict_says_nothing_there_is_nothing_to_confirm_or_reject(
-    kind: LabelKind, status: str
-) -> None:
+def test_a_verdict_without_a_statement_cannot_be_confirmed_or_rejected(kind: LabelKind, status: str) -> None:
     word = "confirm" if kind is LabelKind.CONFIRMED else "reject"
     with pytest.raises(LabelRefused, match=f"nothing to {word}.*{status}"):
         said(kind, stored_without_blame(status))
 
 
-def test_that_a_run_did_not_fail_can_always_be_said() -> None:
+def test_a_run_can_always_be_labelled_as_not_failed() -> None:
     assert said(LabelKind.NOT_A_FAILURE, stored_without_blame("undetermined")).kind is LabelKind.NOT_A_FAILURE
 
 
@@ -141,7 +139,7 @@ def test_a_label_follows_its_step_when_late_spans_move_it() -> None:
     assert place_of(label, run(*RUN.steps[:2])) is None
 
 
-def test_of_several_steps_of_a_span_the_one_at_the_index_is_meant_or_none() -> None:
+def test_among_several_steps_of_a_span_the_index_decides() -> None:
     shared = replace(RUN.steps[2], span_id=RUN.steps[2].span_id)
     twice = run(*RUN.steps[:3], shared)
     label = corrected(step=2)

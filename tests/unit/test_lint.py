@@ -92,7 +92,7 @@ LACKS = [Lack(*case) for case in CASES]
 
 
 @pytest.mark.parametrize("lack", LACKS, ids=lambda lack: f"{lack.rule}, {lack.severity}")
-def test_each_lack_is_found_counted_and_mended(lack: Lack) -> None:
+def test_each_gap_is_found_counted_and_can_be_fixed(lack: Lack) -> None:
     finding = found(*lack.spans)[lack.rule]
     assert (finding.severity, len(finding.spans), finding.of) == (lack.severity, lack.times, lack.of)
     assert lack.mend in "\n".join(finding.mend)
@@ -145,7 +145,7 @@ def test_spring_gets_its_own_properties() -> None:
     assert "spring.ai.chat.observations.log-prompt=true" in mend
 
 
-def test_a_dialect_without_a_scope_of_its_own_tells_its_switch() -> None:
+def test_a_dialect_without_a_scope_of_its_own_names_its_setting() -> None:
     haystack = span(2, name="haystack.agent.step.llm", parent=1, scope="ferry")
     (line,) = found(span(1, name="haystack.agent.run", end=90), haystack)["content-off"].mend
     assert line == "HAYSTACK_CONTENT_TRACING_ENABLED=true"
@@ -179,7 +179,7 @@ def test_the_command_prints_one_object_a_finding_and_fails(
     assert "\x1b[2J" not in table
 
 
-def test_the_command_succeeds_where_nothing_or_only_info_is_found(tmp_path: Path) -> None:
+def test_the_command_succeeds_without_findings_or_with_info_only(tmp_path: Path) -> None:
     file = tmp_path / "trace.pb"
     file.write_bytes(encode(OWN.spans(Stage(PLAY))))
     assert command(["lint", str(file)]) == 0

@@ -82,7 +82,7 @@ def test_spans_are_read_as_the_mapping_says(file: Path) -> None:
     assert run.trajectory.steps[2].error == "no such pump"
 
 
-def test_without_it_the_spans_are_not_steps() -> None:
+def test_without_a_mapping_the_spans_are_not_steps() -> None:
     assert not any(run.trajectory.steps for run in rebuild([encode(odd())], reader=open_reader()))
 
 
@@ -151,7 +151,7 @@ def test_deep_nesting_is_refused_before_it_is_scanned() -> None:
     assert 0 < scanned < 100
 
 
-def test_a_file_that_is_not_there_is_named() -> None:
+def test_a_missing_file_is_named() -> None:
     with pytest.raises(MappingFileError, match=r"nowhere\.yaml: No such file"):
         open_reader("nowhere.yaml")
 
@@ -186,7 +186,9 @@ def test_map_writes_a_mapping_that_the_other_commands_read(
     assert [(step["kind"], step["agent"], step["target"]) for step in document["steps"]] == EXPECTED
 
 
-def test_map_lists_what_it_left_unread(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_map_lists_the_attributes_that_it_did_not_read(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     first = stated()[0]
     odd_one = span(1, start=0, end=90, name="job", attributes={**first.attributes, "acme.mood": "blue"})
     trace.write_bytes(encode([odd_one, *stated()[1:]]))
@@ -215,7 +217,7 @@ def test_map_says_why_there_is_nothing_to_map(trace: Path, capsys: pytest.Captur
     assert "nothing to map: no span shows a model call" in capsys.readouterr().err
 
 
-def test_lint_names_what_it_could_not_read_and_writes_a_proposal(
+def test_lint_names_unread_spans_and_writes_a_proposal(
     trace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first = stated()[0]

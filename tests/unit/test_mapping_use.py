@@ -11,10 +11,10 @@ from analyzer.experiment.replay.read_tape import read_tape
 from analyzer.experiment.replay.tape import Tape
 from analyzer.issues.labels.kept_run import pack
 from analyzer.issues.labels.kept_trace import rebuilt
-from analyzer.recordings.uploads import reading_here
+from analyzer.recordings.uploads import read_runs
+from analyzer.web.api import read_steps
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.whole_runs import WholeRuns
-from analyzer.web.run_api import read_steps
 from collector_processor.mapping_files import open_reader
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.kept_spans import KeptSpans, SpanKeeper
@@ -39,18 +39,18 @@ def reader(tmp_path: Path) -> Reader:
     return open_reader(str(path))
 
 
-def test_uploads_are_read_by_it(reader: Reader) -> None:
-    (uploaded,) = reading_here(lambda trajectory: trajectory, reader)([encode(odd())], "")
+def test_uploads_are_read_by_the_mapping(reader: Reader) -> None:
+    (uploaded,) = read_runs([encode(odd())], lambda trajectory: trajectory, reader, "")
     assert len(uploaded.steps) == STEPS
 
 
-def test_kept_runs_that_are_labelled_again_are_read_by_it(reader: Reader) -> None:
+def test_kept_runs_that_are_labelled_again_are_read_by_the_mapping(reader: Reader) -> None:
     run = rebuilt(KeptSpans(traces=encode(odd()), logs=b""), "run", reader)
     assert run is not None
     assert len(run.trajectory.steps) == STEPS
 
 
-async def test_steps_of_kept_runs_are_read_by_it(reader: Reader) -> None:
+async def test_steps_of_kept_runs_are_read_by_the_mapping(reader: Reader) -> None:
     (run,) = rebuild([encode(odd())], reader=reader)
     rules = make_redactor((), ())
     (packed,) = SpanKeeper(redactor=rules).pack(
@@ -67,20 +67,20 @@ async def test_steps_of_kept_runs_are_read_by_it(reader: Reader) -> None:
     assert any(one["messages"] for one in found["steps"])
 
 
-def test_replay_tapes_are_read_by_it(reader: Reader) -> None:
+def test_replay_tapes_are_read_by_the_mapping(reader: Reader) -> None:
     (run,) = rebuild([encode([*chats()])], reader=reader)
     tape = read_tape(run)
     assert isinstance(tape, Tape)
     assert [call.answer.text for call in tape.calls] == ["Ask the analyst."]
 
 
-def test_workflows_side_by_side_that_it_names_are_split(reader: Reader) -> None:
+def test_parallel_workflows_that_the_mapping_names_are_split(reader: Reader) -> None:
     jobs = [replace(each, attributes={"gen_ai.operation.name": "x"}) for each in jobs_of(2)]
     assert len(group_runs([trace(span(1), *jobs)], reader)) == 2
     assert len(group_runs([trace(span(1), *jobs)])) == 1
 
 
-def test_a_run_that_it_reads_is_not_a_stray_trace(reader: Reader) -> None:
+def test_a_run_read_by_a_mapping_is_not_a_stray_trace(reader: Reader) -> None:
     begun = Trace(spans=(odd()[0],))
     assert not is_stray(begun, reader, beside_runs=False)
     assert is_stray(begun, beside_runs=False)

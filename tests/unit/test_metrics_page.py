@@ -13,7 +13,7 @@ from tools.references.metrics_reference import PAGE, page
 
 
 @pytest.mark.skipif(not PAGE.exists(), reason="the built wheel has no docs")
-def test_the_page_is_what_the_table_makes() -> None:
+def test_the_page_equals_the_generated_one() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m tools.references.metrics_reference`"
 
 

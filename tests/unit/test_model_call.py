@@ -139,7 +139,7 @@ WHOLE: dict[str, tuple[str, Mapping[str, Any], bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_three_apis_say_the_same_whole_and_streamed(name: str) -> None:
+def test_three_apis_give_the_same_call_whole_and_streamed(name: str) -> None:
     found = whole_call(passed(*WHOLE[name]))
     assert (found.model, found.answered_by, found.instructions) == ("m", "m-2", "You are the clerk.")
     assert [(each["role"], each["content"]) for each in found.messages] == [("user", "Ulm?")]
@@ -252,7 +252,9 @@ def test_custom_tools_and_former_functions_are_calls_with_results(name: str) -> 
         {"role": "assistant", "tool_calls": 7},
     ],
 )
-def test_a_call_of_an_odd_shape_is_unreadable_in_requests_and_said_of_answers(odd: Mapping[str, Any]) -> None:
+def test_a_malformed_call_makes_a_request_unreadable_and_is_noted_in_an_answer(
+    odd: Mapping[str, Any],
+) -> None:
     path = "/v1/chat/completions"
     assert read_model_call(passed(path, {"messages": [odd]}, b"{}")) is None
     answer = json.dumps({"choices": [{"message": odd}]}).encode()
@@ -317,6 +319,6 @@ def test_a_compressed_answer_is_read() -> None:
 
 
 @pytest.mark.parametrize(("failure", "told"), [("cut", "broke off"), ("client_gone", "did not wait")])
-def test_an_answer_that_broke_off_says_so(failure: str, told: str) -> None:
+def test_a_cut_answer_is_marked_as_cut(failure: str, told: str) -> None:
     found = whole_call(replace(passed(*WHOLE["chat, streamed"]), failure=failure))
     assert told in found.error

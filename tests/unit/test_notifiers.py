@@ -163,14 +163,14 @@ async def test_a_receiver_that_is_down_is_tried_again_later_and_later_also_after
     assert (len(stage.receiver.took), len(ids)) == (3, 1)
 
 
-async def test_a_receiver_says_when_to_come_again(stage: Stage) -> None:
+async def test_a_receivers_retry_after_is_obeyed(stage: Stage) -> None:
     stage.receiver.answers, stage.receiver.headers = [429], {"Retry-After": "120"}
     stage.owe(notice())
     assert await stage.notifier().send_due() == 120
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308, 400, 401, 404, 410])
-async def test_what_a_receiver_refuses_is_not_sent_again_and_no_redirect_is_followed(
+async def test_a_refused_notice_is_not_sent_again_and_no_redirect_is_followed(
     stage: Stage, status: int
 ) -> None:
     stage.receiver.answers, stage.receiver.headers = [status], {"Location": stage.url + "/elsewhere"}
@@ -180,7 +180,7 @@ async def test_what_a_receiver_refuses_is_not_sent_again_and_no_redirect_is_foll
     assert (len(stage.receiver.took), notifier.counters.dropped, notifier.counters.sent) == (2, 2, 0)
 
 
-async def test_a_receiver_that_is_not_there_is_one_to_come_back_to() -> None:
+async def test_a_notice_to_an_unreachable_receiver_is_sent_later() -> None:
     async with opened_session() as session:
         answer = await Poster(url="http://127.0.0.1:1/hook?token=hidden", session=session, secret=None).post(
             b"{}", "1"
@@ -225,7 +225,7 @@ async def test_the_notifier_runs_until_cancelled_and_wakes(stage: Stage) -> None
         await task
 
 
-async def test_a_shutdown_notes_what_the_receiver_has_already(stage: Stage) -> None:
+async def test_a_shutdown_stores_which_notices_were_sent(stage: Stage) -> None:
     stage.owe(notice())
     stage.disk_answers.clear()
     task = asyncio.create_task(stage.notifier().run())
@@ -239,7 +239,7 @@ async def test_a_shutdown_notes_what_the_receiver_has_already(stage: Stage) -> N
     assert len(stage.receiver.took) == 1
 
 
-def test_hostile_text_is_nothing_but_text_to_slack() -> None:
+def test_slack_shows_hostile_text_as_plain_text() -> None:
     message = json.loads(slack_message(notice(title=HOSTILE, service=HOSTILE, text=HOSTILE), LINKS))
     text = message["text"]
     assert text.count("<") == 1, "our own link"
@@ -266,7 +266,7 @@ def test_whatever_a_runs_id_is_the_link_stays_on_our_page(run_id: str) -> None:
     assert webhook_message(notice(run_id=run_id), LINKS).isascii()
 
 
-def test_without_an_address_of_our_own_there_is_no_link() -> None:
+def test_without_a_web_url_there_is_no_link() -> None:
     document = json.loads(webhook_message(notice(), Links(base="")))
     assert (document["run_url"], document["issues_url"]) == ("", "")
     assert "<" not in json.loads(slack_message(notice(), Links(base="")))["text"]
@@ -284,7 +284,7 @@ def test_a_notice_is_read_back_as_it_was() -> None:
         ("no row # in table #", "clerk: wrong result in add"),
     ],
 )
-def test_a_title_that_goes_out_has_no_words_of_an_error(error: str, title: str) -> None:
+def test_a_sent_title_contains_no_text_of_an_error(error: str, title: str) -> None:
     mark = Fingerprint(service="s", agent="clerk", mode="wrong_result", kind="tool", tool="add", error=error)
     assert safe_title(mark) == title
 
@@ -293,7 +293,7 @@ def settings_of(**variables: str) -> Any:
     return load_settings({f"BLAMESPAN_{name.upper()}": value for name, value in variables.items()})
 
 
-def test_no_prose_of_a_verdict_goes_out_unless_asked_for() -> None:
+def test_a_verdicts_texts_are_sent_only_if_the_setting_says_so() -> None:
     secret = "the key sk-proj-" + "a1B2" * 12
     for level, expected in (("", ""), ("none", ""), ("full", secret)):
         settings = settings_of(notify_text=level)

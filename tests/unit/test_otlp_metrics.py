@@ -71,7 +71,7 @@ def test_a_histogram_has_each_buckets_own_count(metrics: dict[str, Any]) -> None
     assert [one.span_id.hex() for one in point.exemplars] == [MARK.labels["span_id"]]
 
 
-def test_money_has_its_unit_and_what_has_no_series_is_left_out(metrics: dict[str, Any]) -> None:
+def test_money_has_its_unit_and_metrics_without_series_are_left_out(metrics: dict[str, Any]) -> None:
     assert metrics["blamespan.budget.spent"].unit == "USD"
     assert "blamespan.model.cost" not in metrics
 

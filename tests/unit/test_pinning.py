@@ -88,7 +88,7 @@ def test_a_run_that_breaks_a_rule_is_blamed_and_its_right_twin_is_not(
     assert blamed(made(98), rules) == ""
 
 
-def test_right_bookings_of_which_no_run_is_known_break_no_rule() -> None:
+def test_new_right_bookings_break_no_rule() -> None:
     rules = through_a_file(rules_of(known(80)))
     assert len(rules.held) > 3
     assert [rules.broken_by(booking(number)) for number in range(1_000, 1_060)] == [()] * 60
@@ -113,7 +113,7 @@ def test_a_run_of_other_agents_is_not_judged() -> None:
     assert blamed(other, NO_RULES) == ""
 
 
-def test_of_several_runs_of_a_program_the_longest_is_held_to_the_rules() -> None:
+def test_the_longest_of_a_programs_runs_is_checked_against_the_rules() -> None:
     rules = rules_of(facts_of(reserving))
     aside = run(step("clerk", "Hello."), run_id="aside")
     whole = [
@@ -153,7 +153,7 @@ def test_names_that_differ_in_every_run_make_no_large_file() -> None:
     assert blamed(various(998), rules) == ""
 
 
-def test_a_name_that_is_an_attack_is_one_plain_line_in_the_file_and_in_the_blame() -> None:
+def test_a_hostile_name_is_one_plain_line_in_the_file_and_in_the_blame() -> None:
     hostile = "check\u202e\n{evil}"
 
     def evil(number: int, *, is_checked: bool = True) -> Trajectory:
@@ -202,7 +202,7 @@ def test_a_file_may_be_saved_by_other_editors_and_its_damage_is_named_by_its_own
         read_rules(f"{HEAD}\n\n\n\n7")
 
 
-def test_an_agent_that_is_called_by_a_secret_is_not_written() -> None:
+def test_an_agent_named_like_a_secret_is_not_written() -> None:
     rules = rules_of(facts_of(refunding, 60))
     named = replace(rules, agents=frozenset({"clerk", f"agent {SECRET}"}))
     assert "verysecret" not in rules_text(named, Redactor().redact)

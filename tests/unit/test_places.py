@@ -11,8 +11,7 @@ from collector_processor.otlp import NO_TENANT
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.stages import rebuild
 from collector_processor.writeback.annotate import CarrierPolicy, Judgement
-from collector_processor.writeback.carriers import carriers
-from collector_processor.writeback.span_places import MAX_PLACE_BYTES, pack_place, unpack_place
+from collector_processor.writeback.carriers import MAX_PLACE_BYTES, carriers, pack_place, unpack_place
 from semconv.model import Attribution, Blame, Resource, SpanId, Trace, Trajectory
 from tests.factories import TRACE, agent, chat, span_id, workflow
 
@@ -59,7 +58,7 @@ def test_a_run_without_spans_has_no_place() -> None:
     assert pack_place(bare, NO_TENANT, (None, None)) is None
 
 
-def test_of_a_large_run_the_root_and_the_blamed_span_are_kept() -> None:
+def test_for_a_large_run_only_the_root_and_the_blamed_span_are_kept() -> None:
     ids = [SpanId(f"{number * 0x9E3779B97F4A7C15 & (2**64 - 1):016x}") for number in range(1, 9_000)]
     many = [replace(chat(9, parent=2, answer=str(one)), span_id=one) for one in ids]
     run = run_of(*SPANS, *many)
@@ -70,13 +69,13 @@ def test_of_a_large_run_the_root_and_the_blamed_span_are_kept() -> None:
     assert again.trajectory.steps == ()
 
 
-def test_a_run_that_is_too_large_even_so_is_not_kept() -> None:
+def test_positions_of_a_run_that_is_too_large_are_not_kept() -> None:
     vast = Resource(attributes={str(number): str(number**9) for number in range(20_000)})
     run = run_of(*(replace(one, resource=vast) for one in SPANS))
     assert pack_place(run, NO_TENANT, (TRACE, span_id(3))) is None
 
 
 @pytest.mark.parametrize("packed", [b"", b"rot", b"x\x9c\x03\x00\x00\x00\x00\x01"])
-def test_what_is_damaged_is_refused(packed: bytes) -> None:
+def test_damaged_bytes_are_refused(packed: bytes) -> None:
     with pytest.raises(ValueError, match=r"stored place|Expecting"):
         unpack_place(packed)

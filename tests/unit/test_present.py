@@ -60,7 +60,7 @@ def shown(*parts: object) -> str:
     return screen.file.getvalue()
 
 
-def test_an_agent_without_a_name_is_called_that() -> None:
+def test_an_agent_without_a_name_is_shown_as_unnamed() -> None:
     steps = (
         Step(index=0, agent=UNKNOWN_AGENT, kind=StepKind.LLM, output="6"),
         Step(index=1, agent="planner", kind=StepKind.HANDOFF, target=UNKNOWN_AGENT),
@@ -160,7 +160,7 @@ def test_json_for_a_terminal_bears_nothing_that_steers_it_and_says_the_same(char
     assert json.loads(line) == document
 
 
-def test_a_suspicion_says_how_likely_the_run_failed_and_how_likely_it_was_this_step() -> None:
+def test_a_suspicion_shows_the_probabilities_of_a_failure_and_of_this_step() -> None:
     suspicion = replace(BLAME, status=Status.SUSPECTED, confidence=0.41, failed_probability=0.95)
     text = shown(verdict_panel(Attribution(run_id="r", verdict=suspicion, method="signals"), RUN))
     assert "probably failed: 95%, this step: 41%" in text
@@ -175,7 +175,7 @@ def test_a_set_of_steps_is_shown_with_what_was_observed() -> None:
     assert set_in_prose(replace(found, steps=(2,))).startswith("the decisive step is 2 in 90%")
 
 
-def test_values_from_nowhere_are_shown_with_what_they_stand_for() -> None:
+def test_values_without_an_origin_are_shown_with_the_value_they_replace() -> None:
     said, changed = (
         Passed(step=1, value="6", change=Change.SAID),
         Passed(step=2, value="7", change=Change.CHANGED),
@@ -191,7 +191,7 @@ def test_values_from_nowhere_are_shown_with_what_they_stand_for() -> None:
     assert "R-9 at step 2, from nowhere in the run" in text
 
 
-def test_a_run_of_which_nothing_is_said_did_not_break_and_did_not_pass_either() -> None:
+def test_a_run_without_a_stated_outcome_is_shown_as_neither_failed_nor_passed() -> None:
     finding = triage(replace(RUN, reference=None, steps=RUN.steps[:2]))
     assert not finding.failed
     verdict = Abstention(status=Status.NO_FAILURE, reason=finding.reason)
@@ -201,5 +201,5 @@ def test_a_run_of_which_nothing_is_said_did_not_break_and_did_not_pass_either() 
 
 
 @pytest.mark.parametrize(("number", "said"), [(0, "0 steps"), (1, "1 step"), (2, "2 steps")])
-def test_one_is_no_plural(number: int, said: str) -> None:
+def test_a_count_of_one_has_no_plural(number: int, said: str) -> None:
     assert counted(number, "step") == said

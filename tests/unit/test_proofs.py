@@ -139,7 +139,7 @@ async def test_a_damaged_result_is_dropped_and_changes_nothing(
 
 
 @pytest.mark.usefixtures("proving")
-def test_a_proof_of_a_step_that_nothing_blamed_says_what_to_do(room: Room) -> None:
+def test_a_proof_of_a_step_that_was_not_blamed_says_what_to_do(room: Room) -> None:
     assert isinstance(proved := found_on(room, 1, Decision.PROVED).verdict, Blame)
     assert proved.fix.startswith(f"Check this answer of {proved.agent}, and ask again")
 
@@ -193,7 +193,7 @@ async def test_a_proof_is_a_version_of_the_verdict_and_supersedes_the_carriers(
     assert [one.method for one in await room.second.of(NO_TENANT, TRACE)] == ["experiment"]
 
 
-async def test_a_proof_of_the_blamed_step_is_a_new_version_too(room: Room, proving: CommandTask) -> None:
+async def test_a_proof_of_the_blamed_step_is_also_a_new_version(room: Room, proving: CommandTask) -> None:
     hand_over(room, 0, Decision.PROVED)
     await proving.follow()
     now = room.verdict()
@@ -250,7 +250,7 @@ async def test_an_experiment_that_decides_nothing_on_the_blamed_step_leaves_the_
     assert attribution.status == "undetermined"
 
 
-async def test_a_deleted_run_takes_its_waiting_results_along(room: Room, proving: CommandTask) -> None:
+async def test_deleting_a_run_deletes_its_waiting_results(room: Room, proving: CommandTask) -> None:
     hand_over(room, 1, Decision.PROVED)
     delete_run(proving.db, NO_TENANT, TRACE)
     assert Commands(room.bench.db).waiting() == []
@@ -299,7 +299,7 @@ def test_half_the_weight_is_half_the_evidence() -> None:
     assert once == pytest.approx(again, rel=1e-3)
 
 
-def test_a_store_that_refuses_a_result_costs_the_pages_that_result_alone(
+def test_if_the_store_refuses_a_result_only_that_result_is_missing_on_the_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A backtest's exit code 1 would say that nothing is fixed."""

@@ -31,7 +31,7 @@ def test_one_line_attributes_a_file_its_bytes_or_its_json() -> None:
 
 
 @pytest.mark.parametrize("sees", [True, False])
-def test_the_check_for_a_failure_knows_the_right_answer_whether_or_not_the_method_does(
+def test_triage_knows_the_right_answer_even_if_the_method_does_not(
     capsys: pytest.CaptureFixture[str], sees: bool
 ) -> None:
     assert analyzer.attribute(SOUND).status == "no_failure"
@@ -69,7 +69,7 @@ def test_no_setting_of_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -
     assert analyzer.attribute(CRASH).method == "signals"
 
 
-def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
+def test_an_impossible_request_raises_with_a_reason(tmp_path: Path) -> None:
     with pytest.raises(UnreadableInput, match="expected OTLP"):
         analyzer.read_run(b"\0\1")
     with pytest.raises(FileNotFoundError):
@@ -112,7 +112,7 @@ def hostile() -> Iterator[str]:
     ("run", "told", "status"),
     [("refused", "no such run", 404), ("redirect", "302", 302), ("nested", "expected JSON", None)],
 )
-def test_the_client_tells_refusals_and_follows_no_redirect(
+def test_the_client_raises_refusals_and_follows_no_redirect(
     hostile: str, run: str, told: str, status: int | None
 ) -> None:
     client = Client(url=hostile, token="secret")
@@ -137,6 +137,6 @@ def test_a_client_speaks_http_alone(url: str) -> None:
         Client(url=url)
 
 
-def test_a_service_that_does_not_answer_is_said() -> None:
+def test_a_service_that_does_not_answer_raises_an_error() -> None:
     with pytest.raises(ServiceError, match="cannot be reached"):
         Client(url="http://127.0.0.1:9").runs()

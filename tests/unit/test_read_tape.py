@@ -55,7 +55,7 @@ def test_the_tape_of_a_recording_is_served_whole_to_the_same_requests(name: str)
         ("pydantic_ai_v6", "crash", "choose a run whose model calls all succeeded"),
     ],
 )
-def test_an_instrumentation_that_records_no_model_call_is_told_what_would(
+def test_an_instrumentation_without_model_calls_gets_advice_on_one_that_records_them(
     name: str, variant: str, mend: str
 ) -> None:
     found = read_tape(recorded(name, variant))
@@ -107,7 +107,7 @@ def test_a_call_is_on_the_tape_with_its_step_and_its_answer() -> None:
         (Obstacle.CUT, {"one": "a" * 200, "other": "b" * 200}),
     ],
 )
-def test_what_cannot_be_replayed_is_said_with_its_reason(
+def test_the_reason_is_given_why_a_run_cannot_be_replayed(
     obstacle: Obstacle, attributes: dict[str, AttributeValue]
 ) -> None:
     found = chat(**attributes)

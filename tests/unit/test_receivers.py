@@ -120,7 +120,7 @@ def test_an_invalid_url_is_refused_by_its_position_without_being_shown(setting: 
     assert not [word for word in ("hidden", "pager", "hooks", "ü") if word in str(refused.value)]
 
 
-def test_more_receivers_than_the_metrics_have_room_for_are_refused() -> None:
+def test_more_receivers_than_the_metrics_bound_are_refused() -> None:
     assert len(receiver_names(settings_of(",".join([SLACK] * 10)))) == 10
     with pytest.raises(SettingsError, match="at most 10 URLs, got 11"):
         settings_of(",".join([SLACK] * 11))
@@ -172,7 +172,7 @@ async def test_each_notice_reaches_the_service_once_with_its_kind_and_link(servi
 
 
 @pytest.mark.parametrize("status", [301, 307, 400, 429, 503])
-async def test_what_a_service_does_not_accept_is_sent_again_and_no_redirect_is_followed(
+async def test_a_notice_that_a_service_does_not_accept_is_sent_again_and_no_redirect_is_followed(
     service: Service, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     service.status = status
@@ -225,7 +225,7 @@ async def test_a_service_that_never_answers_is_waited_for_once() -> None:
     assert reasons == ["TimeoutError", "the previous message is still being sent"]
 
 
-def test_hostile_text_is_nothing_but_text_to_a_service() -> None:
+def test_services_show_hostile_text_as_plain_text() -> None:
     message = plain_message(
         notice(title=HOSTILE, service=HOSTILE, text=HOSTILE), Links(base="https://blame.example")
     )

@@ -18,7 +18,7 @@ def test_a_changed_copy_is_that_of_dataclasses() -> None:
     assert SPAN.name == "chat"
 
 
-def test_a_copy_equals_its_record_and_is_another() -> None:
+def test_a_copy_equals_its_record_and_is_a_new_object() -> None:
     assert copy(SPAN) == SPAN
     assert copy(SPAN) is not SPAN
 

@@ -77,7 +77,7 @@ async def test_an_error_of_the_provider_is_passed_on_and_kept(
     assert [call.status for call in gateway.calls] == [kept]
 
 
-async def test_other_paths_and_methods_pass_and_strangers_do_not() -> None:
+async def test_other_paths_and_methods_pass_and_foreign_hosts_do_not() -> None:
     async with (
         upstream(Upstream()) as provider,
         recording({"OPENAI_BASE_URL": f"{provider.url}/v1"}) as gateway,
@@ -109,7 +109,7 @@ def test_the_users_address_stands_for_both_variables_of_openai() -> None:
 HERE = "http://127.0.0.1:1"
 
 
-def test_the_wishes_of_the_user_are_kept() -> None:
+def test_the_users_own_settings_are_kept() -> None:
     usual = child_environment({"A": "b"}, HERE, "app")
     assert (usual["A"], usual["OTEL_EXPORTER_OTLP_ENDPOINT"], usual["OTEL_SERVICE_NAME"]) == (
         "b",

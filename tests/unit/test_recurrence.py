@@ -46,7 +46,7 @@ def first(now_ns: int = 0) -> Issue:
     return seen(None, MARK, "run-0", now_ns).issue
 
 
-def test_what_a_model_wrote_does_not_make_it_another_failure() -> None:
+def test_a_models_wording_does_not_make_another_issue() -> None:
     other = Blame(agent="calculator", step=9, reason="Wrong sum!", confidence=0.3, mode="wrong_result")
     elsewhere = replace(STEP, index=9, error="ValueError: 7 is not 8", input="?")
     assert fingerprint("shop", other, elsewhere).id == MARK.id
@@ -75,13 +75,13 @@ def test_a_suspected_failure_is_an_issue_of_its_own_until_a_person_confirms_it()
 
 @pytest.mark.parametrize("service", ["shop", "bank"])
 @pytest.mark.parametrize("tool", ["add", "subtract"])
-def test_another_service_or_tool_makes_it_another(service: str, tool: str) -> None:
+def test_another_service_or_tool_makes_another_issue(service: str, tool: str) -> None:
     step = Step(index=3, agent="calculator", kind=StepKind.TOOL, target=tool, error=STEP.error)
     is_same = fingerprint(service, BLAME, step).id == MARK.id
     assert is_same == ((service, tool) == ("shop", "add"))
 
 
-def test_parts_cannot_run_into_each_other() -> None:
+def test_parts_of_a_fingerprint_cannot_merge() -> None:
     one = fingerprint("a", Blame(agent="bc", step=0, reason="", confidence=1), STEP)
     other = fingerprint("ab", Blame(agent="c", step=0, reason="", confidence=1), STEP)
     assert one.id != other.id
@@ -119,7 +119,7 @@ def test_the_same_run_again_is_not_counted() -> None:
     assert seen(first(), MARK, "run-0", 9).issue == first()
 
 
-def test_after_a_day_it_is_ongoing() -> None:
+def test_after_a_day_an_issue_is_ongoing() -> None:
     assert seen(first(), MARK, "run-1", DAY).issue.state is IssueState.ONGOING
 
 
@@ -130,7 +130,7 @@ def test_a_resolved_issue_that_comes_back_has_regressed_and_sends_a_notice() -> 
     assert (again.change, again.issue.state) == (None, IssueState.REGRESSED)
 
 
-def test_a_long_silence_resolves_it() -> None:
+def test_a_long_silence_resolves_an_issue() -> None:
     assert age(first(), 13 * DAY).state is IssueState.ONGOING
     assert age(first(), 14 * DAY).state is IssueState.RESOLVED
     assert seen(first(), MARK, "run-1", 15 * DAY).change is Change.REGRESSED
@@ -171,7 +171,7 @@ def test_a_share_allows_for_a_method_that_is_wrong() -> None:
     assert share.high < 0.15
 
 
-def test_without_labels_a_share_says_that_it_knows_little() -> None:
+def test_without_labels_a_shares_interval_is_wide() -> None:
     share = share_of(Count(hits=40, n=400), Count(), Count())
     assert share.high - share.low > 0.5
 
@@ -188,7 +188,7 @@ def test_a_shares_interval_holds_the_truth_as_often_as_it_says() -> None:
 
 
 @given(hits=st.integers(0, 50), more=st.integers(0, 500))
-def test_an_agent_is_as_bad_as_one_just_like_it(hits: int, more: int) -> None:
+def test_equal_counts_have_a_ratio_around_one(hits: int, more: int) -> None:
     ratio = compared(Count(hits=hits, n=hits + more), Count(hits=hits, n=hits + more))
     assert ratio.low <= 1 <= ratio.high
 
@@ -207,7 +207,7 @@ def test_a_stable_share_raises_no_alarm() -> None:
     assert sum(_watched(0.1, 700, Count(hits=200, n=2000), seed)[1] is not None for seed in range(60)) <= 3
 
 
-def test_a_doubled_share_does() -> None:
+def test_a_doubled_share_raises_an_alarm() -> None:
     alarms = [_watched(0.2, 700, Count(hits=200, n=2000), seed)[1] for seed in range(20)]
     assert None not in alarms
     assert mean(alarm for alarm in alarms if alarm is not None) < 350
@@ -224,7 +224,7 @@ def test_while_nothing_changes_the_evidence_is_the_runs_at_most_on_average() -> 
     assert mean(ends) == pytest.approx(20, rel=0.25)
 
 
-def test_fair_on_average_over_the_shares_that_could_have_had_such_a_past() -> None:
+def test_evidence_is_right_on_average_over_shares_with_such_a_past() -> None:
     """The share is drawn from its posterior, so the evidence is right on average."""
     ends = []
     for seed in range(4000):
@@ -258,7 +258,7 @@ def test_an_alarm_ends_after_a_calm_that_a_doubled_share_would_not_have() -> Non
 
 
 @given(st.integers(0, 30), st.integers(0, 300))
-def test_what_is_expected_is_a_share_near_the_past(hits: int, more: int) -> None:
+def test_the_expected_share_is_near_the_past(hits: int, more: int) -> None:
     watch = Watch(known=Count(hits=hits, n=hits + more))
     assert 0 < watch.expected < 1
     assert abs(watch.expected - hits / max(hits + more, 1)) <= 0.5 / (hits + more + 1) + 1e-9

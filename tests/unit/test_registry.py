@@ -61,7 +61,7 @@ def test_every_attribute_has_a_constant_of_its_own(registry: Registry) -> None:
     assert {name: getattr(attributes, name) for name in constants} == constants
 
 
-def test_what_we_define_stands_under_our_namespace_and_nothing_else_does(registry: Registry) -> None:
+def test_our_namespace_holds_exactly_our_definitions(registry: Registry) -> None:
     for attribute in registry.attributes.values():
         assert attribute.key.startswith("blamespan.") == (attribute.file in OWN), attribute.key
 
@@ -123,7 +123,7 @@ def test_values_that_python_knows_already_are_those_of_the_registry(registry: Re
         assert [member.value for member in attribute.members] == list(enumeration), attribute.key
 
 
-def test_a_span_may_say_of_a_failure_what_verdicts_end_in_and_that_one_is_withdrawn() -> None:
+def test_failure_statuses_of_spans_are_those_of_verdicts_and_withdrawn() -> None:
     assert list(attributes.FailureStatus) == [*Status, "withdrawn"]
 
 

@@ -30,7 +30,7 @@ def test_without_answers_there_is_nothing_to_calibrate() -> None:
     assert coverage_curve([]) == ()
 
 
-def test_few_true_confidences_show_an_error_all_the_same_and_many_show_little() -> None:
+def test_few_calibrated_confidences_show_an_error_and_many_show_little() -> None:
     few, many = error_if_calibrated([(0.5, True)] * 20), error_if_calibrated([(0.5, True)] * 2_000)
     assert few is not None
     assert many is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.experiment.running.remembered import remember, remembered
+from analyzer.experiment.kept_experiments import remember, remembered
 from analyzer.records.proof_records import Remembered
 from collector_processor.otlp import NO_TENANT, Tenant
 
@@ -18,7 +18,7 @@ ASKED = Remembered(
 )
 
 
-def test_it_is_found_under_the_service_and_quoted_as_a_shell_reads_it(tmp_path: Path) -> None:
+def test_the_command_is_found_by_its_service_and_quoted_for_a_shell(tmp_path: Path) -> None:
     assert remember(tmp_path, NO_TENANT, "tickets", ASKED)
     assert remembered(tmp_path, NO_TENANT, "tickets") == ASKED
     assert remembered(tmp_path, NO_TENANT, "other") is None
@@ -47,7 +47,7 @@ def test_a_service_named_like_another_tenants_key_has_not_its_command(tmp_path: 
     assert remembered(tmp_path, bank, "tickets") is None
 
 
-def test_an_entry_without_a_tenant_is_of_runs_without_one(tmp_path: Path) -> None:
+def test_an_entry_without_a_tenant_is_found_for_runs_without_a_tenant(tmp_path: Path) -> None:
     entry = {"options": ASKED.options, "command": ASKED.command}
     (tmp_path / "experiments.json").write_text(json.dumps({"tickets": entry}))
     assert remembered(tmp_path, NO_TENANT, "tickets") == ASKED
@@ -87,7 +87,7 @@ def test_a_directory_that_no_service_has_used_is_not_made(tmp_path: Path) -> Non
         '{"tickets": {"command": ["x"], "options": ["--expect"]}, "y": {"command": [1], "options": []}}',
     ],
 )
-def test_a_damaged_file_says_nothing_and_is_replaced(tmp_path: Path, content: str) -> None:
+def test_a_damaged_file_is_ignored_and_replaced(tmp_path: Path, content: str) -> None:
     (tmp_path / "experiments.json").write_text(content)
     asked = Remembered(options=("--expect", "480"), command=("x",))
     assert remembered(tmp_path, NO_TENANT, "tickets") is None

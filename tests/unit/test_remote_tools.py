@@ -158,9 +158,7 @@ def text_block(text: str) -> dict[str, str]:
         pytest.param('{"content": [{"type": "text", "text": "a"}]}', [text_block("a")], id="result"),
     ],
 )
-async def test_mcp_results_are_what_they_were_before_a_framework_recorded_them(
-    recorded: str, content: list[Any]
-) -> None:
+async def test_mcp_results_are_served_as_the_server_sent_them(recorded: str, content: list[Any]) -> None:
     done = foreign(0, "orders__book", recorded, seats=12)
     async with mcp_server() as server, trial([done], over_mcp(server, "orders__book")) as (_, _, known):
         found = await said(known["MCP"], "tools/call", name="book", arguments={"seats": 12})
@@ -168,7 +166,7 @@ async def test_mcp_results_are_what_they_were_before_a_framework_recorded_them(
     assert (found["id"], found["result"]["content"]) == (7, content)
 
 
-async def test_what_changes_nothing_reaches_the_mcp_server_and_calls_do_not() -> None:
+async def test_harmless_mcp_requests_reach_the_server_and_calls_do_not() -> None:
     async with mcp_server() as server, trial([], over_mcp(server, "book")) as (gateway, opened, known):
         url = known["MCP"]
         assert (await said(url, "initialize"))["result"] == {}
@@ -285,7 +283,7 @@ def test_all_tools_to_declare_are_named_at_once_with_what_each_did() -> None:
     assert len(found.reason) < 600
 
 
-def test_a_plan_tells_of_each_tool_whether_it_really_runs() -> None:
+def test_the_plan_says_for_each_tool_whether_it_really_runs() -> None:
     recorded = [foreign(n, name, "ok") for n, name in enumerate(("book", "pay", "look_up", "hand_over"))]
     over_mcp = RemoteTools(variable="MCP", tools=frozenset({"pay"}), mcp_server="http://pay.example/mcp")
     rules = ToolRules(allowed=frozenset({"look_up"}), remotes=[over_http("book"), over_mcp])

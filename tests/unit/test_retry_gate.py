@@ -74,7 +74,7 @@ def test_more_harm_never_makes_a_gain_more_likely() -> None:
         {name: {"k": 1, "n": 10**12} for name in ("failed", "recovered", "disrupted")},
     ],
 )
-def test_what_is_no_gate_is_refused(document: object) -> None:
+def test_an_invalid_gate_is_refused(document: object) -> None:
     with pytest.raises(ValueError, match="expected a gate"):
         read_gate(document)
 

@@ -56,7 +56,7 @@ def is_right(said: str) -> bool:
     return "right" in said
 
 
-def test_a_failed_workflow_is_told_the_fix_and_called_again() -> None:
+def test_a_failed_workflow_is_called_again_with_the_fix() -> None:
     team = Team(right_at=2)
     retrying = retry(source=history, passed=is_right)
     assert retrying(team)("sum") == "sum: right 2"
@@ -94,7 +94,7 @@ async def test_an_async_workflow_is_retried_alike() -> None:
 
 
 @pytest.mark.parametrize(("way", "told"), [("blind", None), ("generic", RetryAdvice(text=GENERIC_HINT))])
-def test_other_ways_say_less(way: str, told: RetryAdvice | None) -> None:
+def test_the_other_ways_of_intervening_give_a_shorter_hint(way: str, told: RetryAdvice | None) -> None:
     team = Team(right_at=2)
     assert retry(source=history, passed=is_right, way=way).run(team, "sum").result == "sum: right 2"
     assert team.told == [None, told]

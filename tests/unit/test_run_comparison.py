@@ -198,7 +198,7 @@ async def test_few_passing_runs_accuse_no_silent_run(compared: Compared) -> None
         pytest.param(50, Said.PASSED, {"version": "older"}, id="another version, not shown to be equal"),
     ],
 )
-async def test_these_runs_change_no_verdict(
+async def test_unusable_runs_change_no_verdict(
     n: int, said: Said, about: dict[str, object], compared: Compared
 ) -> None:
     compared.keep(1, n, said, paid=False, **about)  # type: ignore[arg-type]
@@ -249,7 +249,7 @@ def test_what_is_compared_crosses_processes_and_is_bounded() -> None:
     assert pack(run.elements)
 
 
-def test_a_row_is_read_as_it_was_written(compared: Compared) -> None:
+def test_a_row_is_read_back_unchanged(compared: Compared) -> None:
     compared.keep(7, 1, Said.PASSED, paid=True)
     (row,) = compared.way.store.history.told(NO_TENANT, "shop", "invoke_workflow", 10)
     facts = facts_of(7, paid=True)

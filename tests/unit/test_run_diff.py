@@ -157,7 +157,7 @@ def test_long_runs_are_aligned_in_sections_that_lose_no_step(monkeypatch: pytest
 GOOD = whole(run(step("planner"), step("buyer"), step("writer"), run_id="good"))
 
 
-def test_a_further_step_is_where_a_run_departs_from_the_nearest() -> None:
+def test_an_additional_step_is_where_a_run_departs_from_the_nearest() -> None:
     bad = whole(run(step("planner"), step("buyer"), tool("buyer", "x", "pay"), step("writer")))
     far = whole(run(step("a"), step("b"), run_id="far"))
     assert nearest_run(bad, [far, GOOD]) is GOOD
@@ -182,7 +182,7 @@ def test_a_missing_step_is_named_by_what_was_expected() -> None:
     assert "the first has ended" in departure_in_words(ended, 0.2)
 
 
-def test_equal_steps_with_other_texts_do_not_depart() -> None:
+def test_equal_steps_with_different_texts_are_no_departure() -> None:
     found = compare_runs(replace(GOOD, run_id="bad"), GOOD)
     assert (found.departure, found.distance) == (None, 0.0)
     assert compare_runs(whole(run()), whole(run())).distance == 0.0

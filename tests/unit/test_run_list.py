@@ -84,7 +84,7 @@ def test_filters_are_read() -> None:
         ("after", "WzEsIngiLCJ5"),
     ],
 )
-def test_what_is_no_filter_is_refused_and_the_answer_says_what_is_expected(name: str, value: str) -> None:
+def test_an_invalid_filter_is_refused_with_what_was_expected(name: str, value: str) -> None:
     with pytest.raises(InvalidFilter) as refused:
         read_filters({name: value}, NO_TENANT, NOW_NS)
     assert "expected" in str(refused.value)

@@ -56,7 +56,7 @@ def test_spans_are_counted_for_each_trace() -> None:
     assert sum(note.byte_count for note in found.traces) < len(many_spans(7, traces=3))
 
 
-def test_of_a_trace_without_agents_only_the_spans_are_counted() -> None:
+def test_a_trace_without_agents_only_has_its_spans_counted() -> None:
     found = scan_traces(many_spans(7, traces=3), {trace_name(2)})
     assert found.item_count == 7
     assert [(note.trace_id, note.span_count) for note in found.traces] == [(trace_name(2), 2)]
@@ -259,7 +259,7 @@ def test_a_known_trace_gets_its_notes_without_a_marker() -> None:
     assert not note.is_agent
 
 
-def test_fields_in_another_order_are_read_all_the_same() -> None:
+def test_fields_are_read_in_any_order() -> None:
     usual = span(1, parent=2, attributes=WORKFLOW).SerializeToString()
     turned = usual[38:] + usual[18:38] + usual[:18]  # rest, span id and parent id, trace id
     body = request(span(1, parent=2, attributes=WORKFLOW))
@@ -268,7 +268,7 @@ def test_fields_in_another_order_are_read_all_the_same() -> None:
     assert scan_traces(swapped) == scan_traces(body)
 
 
-def test_spans_with_invalid_ids_do_not_take_their_neighbours_along() -> None:
+def test_spans_with_invalid_ids_do_not_affect_their_neighbours() -> None:
     short, zero, missing = span(2), span(3), span(4)
     short.span_id = b"abc"
     zero.trace_id = bytes(16)
@@ -383,7 +383,7 @@ LOOKS_LIKE_ONE = {"sql": "gen_ai.x", "http.url": "/docs/gen_ai.operation.name"}
     ],
 )
 @pytest.mark.parametrize("write", [as_the_collector_writes, as_dotnet_writes], ids=["Collector", ".NET"])
-def test_what_others_write_in_their_own_way_is_surveyed_the_same(
+def test_unusual_encodings_of_other_writers_are_scanned_the_same(
     body: bytes, write: Callable[[bytes], bytes]
 ) -> None:
     known = {trace_name(1), trace_name(2), trace_name(3)}

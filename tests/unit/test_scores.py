@@ -26,7 +26,7 @@ from collector_processor.core.scores import (
 from collector_processor.otlp import NO_TENANT, Delivered, Rejected, SendOutcome, Signal, Tenant, TryLater
 from collector_processor.rebuild.redaction import omit
 from collector_processor.settings import SettingsError, load_settings
-from collector_processor.settings.scores import ScoreTarget
+from collector_processor.settings.value_types import ScoreTarget
 from collector_processor.sinks.client import PATIENCE_S, TOO_OLD_S, SinkOutlet
 from collector_processor.sinks.deleting import delete_run_and_scores, delete_tenant_and_scores
 from collector_processor.store.verdicts import RunStore

@@ -190,7 +190,7 @@ async def test_an_opinion_is_known_for_the_same_question_only(room: Room) -> Non
         assert await room.second.known(other) is None
 
 
-async def test_of_a_deleted_run_nothing_is_changed(room: Room) -> None:
+async def test_an_opinion_on_a_deleted_run_changes_nothing(room: Room) -> None:
     assert await room.second.take(WANTED, room.trajectory, blame(1)) is Outcome.NOT_CORRECTABLE
     assert room.sent() == []
 

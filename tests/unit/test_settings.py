@@ -34,7 +34,7 @@ def test_defaults_listen_on_loopback_and_forward_nowhere() -> None:
     assert settings.budget_usd_per_run == 0.5
 
 
-def test_hold_says_how_long_it_holds() -> None:
+def test_hold_may_have_a_duration_in_milliseconds() -> None:
     held = load_settings({"BLAMESPAN_WRITE_BACK": "hold"})
     assert (held.write_back, held.hold_max) == (WriteBack.HOLD, 20_000)
     held = load_settings({"BLAMESPAN_WRITE_BACK": "hold:1500"})
@@ -92,12 +92,12 @@ def test_one_otel_endpoint_serves_every_signal() -> None:
         ("https://jaeger", Protocol.GRPC),
     ],
 )
-def test_without_a_protocol_the_port_says_what_is_spoken(url: str, protocol: Protocol) -> None:
+def test_without_a_protocol_the_port_decides_it(url: str, protocol: Protocol) -> None:
     endpoints = load_settings({"OTEL_EXPORTER_OTLP_ENDPOINT": url}).endpoints
     assert {endpoint.protocol for endpoint in endpoints.values()} == {protocol}
 
 
-def test_a_signals_own_endpoint_is_exact_and_goes_first() -> None:
+def test_a_signals_own_endpoint_is_used_unchanged_and_first() -> None:
     endpoints = load_settings(
         {
             "OTEL_EXPORTER_OTLP_ENDPOINT": "http://all:4318",
@@ -111,7 +111,7 @@ def test_a_signals_own_endpoint_is_exact_and_goes_first() -> None:
     assert traces.max_bytes == 20 << 20
 
 
-def test_our_own_endpoint_goes_before_otels() -> None:
+def test_our_own_endpoint_setting_overrides_otels() -> None:
     endpoints = load_settings(
         {
             "OTEL_EXPORTER_OTLP_ENDPOINT": "http://us:4317",
@@ -129,7 +129,7 @@ BACKEND = {
 }
 
 
-def test_logs_go_elsewhere_without_the_credentials_of_the_backend_of_traces() -> None:
+def test_a_separate_endpoint_for_logs_gets_no_credentials_of_the_traces_backend() -> None:
     elsewhere = {"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "http://loki:3100/otlp/v1/logs"}
     endpoints = load_settings(BACKEND | elsewhere).endpoints
     assert endpoints[Signal.LOGS].endpoint == "http://loki:3100/otlp/v1/logs"
@@ -143,7 +143,7 @@ def test_a_signal_can_be_turned_off(ours: dict[str, str]) -> None:
     assert list(load_settings(ours | off).endpoints) == [Signal.TRACES]
 
 
-def test_a_shell_that_points_agents_at_us_changes_nothing_of_where_we_forward_to() -> None:
+def test_otel_exporter_endpoints_do_not_change_where_we_forward_to() -> None:
     agents = {
         "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://elsewhere:4317",
         "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "http://localhost:4318/v1/logs",
@@ -269,7 +269,7 @@ def test_errors_name_the_variable_the_value_and_what_was_expected(
     assert "hush" not in str(caught.value)
 
 
-def test_a_token_opens_the_way_beyond_loopback_and_is_never_shown() -> None:
+def test_listening_beyond_loopback_needs_a_token_which_is_never_shown() -> None:
     settings = load_settings({"BLAMESPAN_OTLP_GRPC_LISTEN": "0.0.0.0:4317", "BLAMESPAN_TOKEN": "hush-hush"})
     assert "hush-hush" not in repr(settings)
 
@@ -339,7 +339,7 @@ def test_kafkas_properties_reach_its_clients_by_their_own_names() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://jaeger/trace", "jaeger/{trace_id}", "javascript:{trace_id}"])
-def test_a_trace_address_needs_a_scheme_and_a_place_for_the_id(url: str) -> None:
+def test_a_trace_url_needs_a_scheme_and_a_placeholder_for_the_id(url: str) -> None:
     with pytest.raises(SettingsError, match="BLAMESPAN_TRACE_URL"):
         load_settings({"BLAMESPAN_TRACE_URL": url})
 
@@ -384,7 +384,7 @@ def test_a_removed_setting_is_refused_with_what_replaces_it(tmp_path: Path, name
             load_settings({}, directory=tmp_path)
 
 
-def test_what_replaces_a_removed_setting_is_one() -> None:
+def test_every_replacement_of_a_removed_setting_is_a_setting() -> None:
     named = {
         word.rstrip("_") for text in REMOVED.values() for word in re.findall(r"BLAMESPAN_([A-Z_]+)", text)
     }

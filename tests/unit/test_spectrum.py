@@ -38,7 +38,7 @@ def test_a_run_like_all_others_has_nothing_that_stands_out() -> None:
     assert len(set(found.shares())) == 1
 
 
-def test_what_some_passing_runs_show_is_no_fault() -> None:
+def test_an_element_of_some_passing_runs_is_no_fault() -> None:
     """Rare in both: three of twenty passing runs paid too."""
     past = [(Said.PASSED, GOOD)] * 17 + [(Said.PASSED, BAD)] * 3
     assert not compare(BAD, known(*past, (Said.FAILED, BAD))).is_any
@@ -58,7 +58,7 @@ def test_a_habit_of_the_other_agents_is_no_fault_of_this_one() -> None:
     assert not compare(speaking(twice="writer"), others).is_any
 
 
-def test_what_no_agent_does_in_passing_runs_stands_out() -> None:
+def test_an_element_that_no_passing_run_has_stands_out() -> None:
     failed = speaking(twice="writer")
     others = known(*[(Said.PASSED, speaking())] * 20, (Said.FAILED, failed))
     assert compare(failed, others).increases[0].element.step == 3
@@ -75,12 +75,12 @@ def test_names_of_agents_with_braces_are_only_names() -> None:
     assert not compare(odd, known(*[(Said.PASSED, odd)] * 20, (Said.FAILED, odd))).is_any
 
 
-def test_silence_is_not_success() -> None:
+def test_a_run_without_a_stated_outcome_does_not_count_as_passed() -> None:
     found = compare(BAD, known(*[(Said.UNSAID, GOOD)] * 100))
     assert (found.runs, found.is_any) == (Count(), False)
 
 
-def test_without_passing_runs_nothing_is_said() -> None:
+def test_without_passing_runs_there_is_no_evidence() -> None:
     few = [(Said.PASSED, GOOD)] * (LEAST_PASSING - 1)
     assert not compare(BAD, known(*few, *[(Said.FAILED, BAD)] * 50)).is_any
     assert compare(BAD, known(*few, (Said.PASSED, GOOD), *[(Said.FAILED, BAD)])).scores != ()
@@ -156,7 +156,7 @@ def test_agents_come_first_in_a_long_run() -> None:
     assert agents_in(packed) == {digest_of(f"G|agent {n}") for n in range(30)}
 
 
-def test_absence_from_cut_runs_is_no_novelty() -> None:
+def test_an_element_that_cut_runs_lack_is_not_new() -> None:
     """Runs of 200 different calls are kept in part: what is left out must not look new."""
     long = run(*(tool("a", "x", f"tool {n}") for n in range(200)))
     found = compare(long, known(*[(Said.PASSED, long)] * 20, *[(Said.FAILED, long)] * 2))

@@ -137,7 +137,7 @@ def test_without_a_recorded_result_nothing_runs(monkeypatch: pytest.MonkeyPatch,
     assert RAN == []
 
 
-def test_a_declared_tool_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_declared_read_only_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     with gateway(monkeypatch, {"run": True}):
         assert book(3) == {"seat": 3}
         with tool("book"):

@@ -94,7 +94,7 @@ def earned(**parts: float) -> Earned:
         pytest.param(2, 3, {"labelled": 1}, id="neither right"),
     ],
 )
-def test_a_label_says_whose_step_was_right(
+def test_a_label_decides_whose_step_was_right(
     bench: Bench, model: int, own: int, known: dict[str, float]
 ) -> None:
     judged(bench, model=model, own=own)
@@ -193,7 +193,7 @@ def test_statements_of_a_run_are_deleted_with_it_and_stay_within_its_tenant(benc
     assert records(bench, OTHER) == {}
 
 
-async def test_a_store_that_refuses_leaves_what_was_known() -> None:
+async def test_if_the_store_refuses_the_last_record_stays() -> None:
     now, reads = [0.0], iter((1.0, None, 2.0))
 
     async def read(_tenant: Tenant) -> Earned:
@@ -218,7 +218,7 @@ def trusted(folder: Path, model: str = MODEL) -> Trust:
     return as_labels_say(asked, settings_of(folder)).attributor.trust
 
 
-def test_a_command_on_files_trusts_a_model_as_the_labels_of_the_store_say(bench: Bench) -> None:
+def test_a_command_on_files_trusts_a_model_by_the_labels_of_the_store(bench: Bench) -> None:
     for number in range(15):
         judged(bench, f"run-{number}", model=1, own=2)
         labelled(bench, LabelKind.CORRECTED, 1, run_id=f"run-{number}")
@@ -234,12 +234,12 @@ def test_labels_of_several_tenants_are_counted_separately(bench: Bench) -> None:
     assert trusted(bench.folder) == UNPROVED
 
 
-def test_without_a_store_a_model_is_trusted_as_any_and_none_is_made(tmp_path: Path) -> None:
+def test_without_a_store_a_model_has_the_default_trust_and_no_store_is_created(tmp_path: Path) -> None:
     assert trusted(tmp_path) == UNPROVED
     assert not list(tmp_path.iterdir())
 
 
-def test_an_unreadable_store_is_reported_and_stops_nothing(
+def test_an_unreadable_store_is_reported_and_the_command_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / RUNS).write_bytes(b"no database" * 1000)

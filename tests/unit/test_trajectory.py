@@ -170,7 +170,7 @@ def test_double_instrumentation_is_one_step_with_the_knowledge_of_both() -> None
     assert trajectory.steps[1].output == "hello"
 
 
-def test_setting_up_and_judging_are_no_steps() -> None:
+def test_setup_and_evaluation_spans_are_no_steps() -> None:
     trajectory = ordered(
         workflow(),
         span(2, parent=1, attributes={"gen_ai.operation.name": "create_agent", "gen_ai.agent.name": "a"}),
@@ -276,7 +276,7 @@ def test_a_handoff_span_that_lost_its_target_learns_it_from_the_request() -> Non
     assert trajectory.steps[1].target == "writer"
 
 
-def test_a_transfer_without_a_result_is_only_a_hint_where_to_go() -> None:
+def test_a_transfer_without_a_result_is_only_a_hint_of_its_target() -> None:
     """langgraph's goto: the model names a tool, which the graph uses as a direction."""
     trajectory = ordered(
         workflow(),
@@ -319,7 +319,7 @@ def test_a_nameless_call_is_named_by_the_message_that_quotes_it() -> None:
 # Order ------------------------------------------------------------------------
 
 
-def test_nanoseconds_and_ties_decide() -> None:
+def test_steps_are_ordered_by_start_to_the_nanosecond_then_by_end() -> None:
     trajectory = ordered(
         workflow(),
         chat(4, start=20, end=30, answer="long"),
@@ -329,7 +329,7 @@ def test_nanoseconds_and_ties_decide() -> None:
     assert [step.output for step in trajectory.steps] == ["instant", "long", "a nanosecond later"]
 
 
-def test_what_begins_as_another_ends_is_not_parallel() -> None:
+def test_a_step_that_begins_as_another_ends_is_not_parallel() -> None:
     trajectory = ordered(workflow(), chat(2, start=20, end=30, answer="a"), tool(3, "t", start=30, end=40))
     assert [step.group for step in trajectory.steps] == [None, None]
 
@@ -451,7 +451,7 @@ def test_an_evicted_output_is_recovered_from_the_next_call() -> None:
         pytest.param(chat(2, dropped_attributes=3), ContentState.DROPPED, id="dropped by a limit"),
     ],
 )
-def test_the_state_of_a_steps_content_is_said(step: Span, state: ContentState) -> None:
+def test_a_step_has_the_state_of_its_content(step: Span, state: ContentState) -> None:
     assert ordered(agent(1, "a", parent=None, end=900), step).steps[0].content is state
 
 
@@ -496,7 +496,7 @@ def test_the_task_and_the_answer_come_from_the_top() -> None:
     assert (trajectory.task, trajectory.output) == ("the question", "the answer")
 
 
-def test_without_a_top_they_come_from_the_first_and_last_calls() -> None:
+def test_without_a_root_task_and_answer_come_from_the_first_and_last_calls() -> None:
     heard = [said("user", "earlier"), said("assistant", "done"), said("user", "the question")]
     trajectory = ordered(workflow(), chat(2, heard=heard, answer="hm"), chat(3, answer="the answer"))
     assert (trajectory.task, trajectory.output) == ("the question", "the answer")
@@ -568,7 +568,7 @@ def test_a_turn_that_was_retried_is_repaired() -> None:
     assert ordered(span(1, end=9_000), *itertools.chain(*before)).failed_turn == (3, 4)
 
 
-def test_agents_that_follow_each_other_are_no_turns() -> None:
+def test_successive_agents_are_not_turns() -> None:
     turns = [turn(10, "a tea"), turn(20, "a mocha", error="cold", agent_name="roaster"), turn(30, "a cake")]
     trajectory = ordered(span(1, end=9_000), *itertools.chain(*turns))
     assert (trajectory.root_error, trajectory.failed_turn) == ("", None)
@@ -685,13 +685,13 @@ def by(judge: str, event: Event) -> Event:
 
 
 @pytest.mark.parametrize("judge", ["llm_judge", "deterministic", "humanoid", ""])
-def test_an_event_that_says_that_a_person_evaluated_outranks_a_program(judge: str) -> None:
+def test_an_event_of_a_persons_evaluation_outranks_a_program(judge: str) -> None:
     person, program = by("human", judged("correctness", "pass")), by(judge, judged("correctness", "fail"))
     trajectory = ordered(workflow(logs=[program, person]), chat(2, answer="x"))
     assert (trajectory.outcome, trajectory.outcome_source) == (Outcome.SUCCESS, OutcomeSource.USER)
 
 
-def test_an_evaluator_that_failed_itself_says_nothing() -> None:
+def test_an_evaluator_that_failed_states_no_outcome() -> None:
     event = judged("correctness", "fail")
     broken = replace(event, attributes={**event.attributes, "error.type": "timeout"})
     assert ordered(workflow(logs=[broken]), chat(2, answer="x")).outcome is None
@@ -723,7 +723,7 @@ FAILED: Final = judged("answer_correctness", "fail")
         pytest.param(chat(2, answer="x", logs=[PASSED]), id="an evaluation of a step"),
     ],
 )
-def test_what_speaks_about_a_part_does_not_acquit_the_run(inner: Span) -> None:
+def test_a_statement_about_a_part_is_no_outcome_of_the_run(inner: Span) -> None:
     """A sub-agent that says "success" acquitted a run that crashed."""
     trajectory = ordered(workflow(error="out of memory"), inner, chat(3, parent=2, answer="x", error="late"))
     assert trajectory.outcome is None
@@ -737,7 +737,7 @@ def test_a_failed_part_does_not_condemn_a_run_that_went_on(step: int) -> None:
     assert ordered(workflow(), *spans).outcome is None
 
 
-def test_above_and_beside_the_run_its_outcome_is_stated() -> None:
+def test_spans_above_and_beside_a_run_state_its_outcome() -> None:
     within = (workflow(2, parent=1), chat(3, parent=2, answer="x"))
     root = span(1, attributes=WORKFLOW | SAYS_SO)
     assert ordered(root, *within).outcome is Outcome.SUCCESS
@@ -746,7 +746,7 @@ def test_above_and_beside_the_run_its_outcome_is_stated() -> None:
         assert ordered(span(1), *within, evaluator).outcome is Outcome.FAILURE
 
 
-def test_an_evaluator_of_one_turn_does_not_acquit_the_others() -> None:
+def test_an_evaluation_of_one_turn_does_not_cover_the_others() -> None:
     turns = (agent(2, "clerk"), agent(5, "clerk"), chat(6, parent=5, answer="x"))
     evaluators = [openinference(number + 5, "EVALUATOR", parent=number, logs=[PASSED]) for number in (2, 5)]
     assert ordered(span(1), *turns, evaluators[0]).outcome is None
@@ -762,7 +762,7 @@ def test_an_evaluator_of_one_turn_does_not_acquit_the_others() -> None:
         (("failure", None), Outcome.FAILURE),
     ],
 )
-def test_of_several_turns_all_succeed_or_one_fails(
+def test_a_run_of_several_turns_fails_if_one_turn_fails(
     said: tuple[str | None, ...], outcome: Outcome | None
 ) -> None:
     turns = [
@@ -789,7 +789,7 @@ def test_a_tool_that_lost_its_caller_is_not_complete() -> None:
     assert not ordered(tool(1, "search", parent=None)).complete
 
 
-def test_an_unknown_dialect_gives_no_steps_and_says_so() -> None:
+def test_an_unknown_dialect_gives_no_steps_and_a_warning() -> None:
     strange = span(1, scope="strange", attributes={"smolagents.strange": "agent"})
     trajectory = ordered(strange)
     assert trajectory.steps == ()

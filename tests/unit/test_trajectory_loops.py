@@ -67,7 +67,7 @@ def test_a_loop_in_one_span_is_its_calls_and_tools_in_order() -> None:
     assert trajectory.output == "Der er 412 liter."
 
 
-def test_each_part_is_tied_to_the_one_that_asked_for_it_and_hears_what_is_new() -> None:
+def test_each_part_is_tied_to_its_request_and_gets_only_new_content() -> None:
     steps = ordered(chat(*LOOP)).steps
     assert 0 in steps[1].causes
     assert 2 in steps[3].causes
@@ -82,7 +82,7 @@ def test_two_tools_of_one_request_are_two_steps() -> None:
     assert [step.target for step in trajectory.steps] == [None, "read_gauge", "read_log", None]
 
 
-def test_a_loop_that_failed_failed_in_its_last_part() -> None:
+def test_the_last_part_of_a_failed_loop_has_its_error() -> None:
     steps = ordered(chat(*LOOP[:2], asks("c2"), error="timeout")).steps
     assert [(str(step.kind), step.is_failed) for step in (steps[0], steps[-1])] == [
         ("llm", False),
@@ -102,7 +102,7 @@ def test_one_call_stays_one_step(said: Any) -> None:
     assert len(ordered(chat(*said)).steps) == 1
 
 
-def test_tools_with_spans_of_their_own_are_not_told_twice() -> None:
+def test_tools_with_spans_of_their_own_appear_once() -> None:
     attributes = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": "read_gauge",

@@ -120,7 +120,7 @@ def test_a_retry_gets_the_same_answer_again_also_of_the_changed_call() -> None:
     assert trial.report().served == 2
 
 
-def test_an_answer_cut_by_the_client_is_given_again_without_a_word() -> None:
+def test_an_answer_that_the_client_cut_is_served_again() -> None:
     trial = Trial(tape(call(0, "same", answer="first"), call(1, "same", answer="second")))
     cut = trial.ask(asking("same"))
     assert isinstance(cut, Serve)
@@ -150,7 +150,7 @@ def test_a_run_recorded_without_system_messages_is_compared_without_them() -> No
     assert served(ask(trial, asking("a"))) == 0
 
 
-def test_a_run_recorded_without_the_calls_of_its_tools_is_compared_without_them() -> None:
+def test_a_run_recorded_without_tool_calls_is_compared_without_them() -> None:
     wanted = ToolCall(name="find", arguments="{}", call_id="c")
     result = Message(role="tool", text="85", answers=("c",))
     asked = (*said("a"), Message(role="assistant", calls=(wanted,)), result)
@@ -197,7 +197,7 @@ def test_an_undeclared_tool_keeps_calls_from_going_live() -> None:
         pytest.param("handoff", ("agent",), False, id="to whom is not said"),
     ],
 )
-def test_a_function_that_is_merely_offered_is_a_handoff_only_to_an_agent_of_the_run(
+def test_a_function_that_is_only_offered_is_a_handoff_only_to_an_agent_of_the_run(
     name: str, parameters: tuple[str, ...], *, is_safe: bool
 ) -> None:
     schema = {"type": "object", "properties": {each: {"type": "string"} for each in parameters}}
@@ -223,7 +223,7 @@ def test_a_handoff_that_the_trace_shows_needs_no_agent_of_its_name() -> None:
     assert isinstance(ask(trial, again(THREE[1], tools=("escalate",))), Live)
 
 
-def test_a_tool_gets_its_recorded_results_once_each_and_then_fails_closed() -> None:
+def test_a_tool_gets_each_recorded_result_once_and_then_is_refused() -> None:
     recorded = [tool(0, "find", "none", name="x"), tool(1, "find", "85", name="x")]
     trial = Trial(tape(*THREE, tools=recorded))
     results = [trial.use_tool("find", '{"name":"x"}') for _ in range(2)]

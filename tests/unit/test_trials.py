@@ -12,7 +12,7 @@ from analyzer.analyses.codec import read_prepared, write_prepared
 from analyzer.analyses.examine import Done, Examined, Glanced
 from analyzer.analyses.load import Others
 from analyzer.analyses.prepare import Prepared, TraceBytes, claimed_trials
-from analyzer.experiment.running.kept_trials import TrialIds
+from analyzer.experiment.kept_experiments import TrialIds
 from collector_processor.assembly.assembler import Released
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
 from collector_processor.rebuild.encode import encode

@@ -146,7 +146,7 @@ def test_an_agent_has_a_series_of_every_mode_from_its_first_task(world: World) -
     assert world.stands(world.counters.failures) == zero
 
 
-def test_a_new_series_is_at_zero_until_it_was_there_long_enough_to_be_seen(world: World) -> None:
+def test_a_new_series_stays_at_zero_for_its_settling_time(world: World) -> None:
     world.tell(world.decide(blame()))
     assert world.failures(settle_s=30) == {}
     world.clock.now += 29.9
@@ -172,14 +172,14 @@ def test_a_verdict_that_names_another_agent_moves_the_failure_and_no_counter_fal
     assert world.shown(world.counters.superseded) == {(): 1}
 
 
-def test_a_failure_that_was_none_is_withdrawn(world: World) -> None:
+def test_a_failure_that_proves_wrong_is_withdrawn(world: World) -> None:
     first = world.tell(world.decide(blame()))
     world.tell(world.decide(DONE, previous=first))
     assert world.failures() == {}
     assert world.stands(world.counters.runs) == {("shop", "attributed"): 0, ("shop", "no_failure"): 1}
 
 
-def test_agents_that_only_a_later_analysis_shows_have_done_a_task(world: World) -> None:
+def test_agents_that_a_later_analysis_finds_are_counted_with_a_task(world: World) -> None:
     first = world.tell(world.decide(DONE, "planner"))
     world.tell(world.decide(DONE, "planner", "calculator", previous=first))
     assert world.stands(world.counters.tasks) == {("shop", "planner"): 1, ("shop", "calculator"): 1}
@@ -223,7 +223,7 @@ def test_lag_is_from_the_last_spans_end_to_the_verdict(
     assert world.lag() == pytest.approx(counted)
 
 
-def test_where_a_carrier_goes_the_lag_ends_when_the_backend_has_it(world: World) -> None:
+def test_the_lag_ends_when_the_backend_has_the_carrier(world: World) -> None:
     first = world.decide(blame())
     back = write_back(first, POLICY)
     world.counters.count(summary_of(first, back), back.verdict)
@@ -242,7 +242,7 @@ def test_a_verdict_that_replaces_another_adds_no_second_lag(world: World) -> Non
     assert [out.ended_ns for out in back.outgoing] == [0] * len(back.outgoing)
 
 
-def test_a_run_that_ends_at_the_end_of_time_is_one_that_the_store_can_hold(world: World) -> None:
+def test_an_end_time_that_the_store_cannot_hold_is_stored_as_0(world: World) -> None:
     decision = world.decide(blame())
     (first, *others) = decision.run.trace.spans
     late = replace(decision.run, trace=trace(replace(first, end_ns=2**64 - 1), *others))
@@ -250,7 +250,7 @@ def test_a_run_that_ends_at_the_end_of_time_is_one_that_the_store_can_hold(world
     assert [out.ended_ns for out in back.outgoing] == [0] * len(back.outgoing)
 
 
-def test_what_was_paid_counts_every_time(world: World) -> None:
+def test_the_cost_of_every_analysis_counts(world: World) -> None:
     effort = Effort(calls=2, input_tokens=900, output_tokens=100, cost_usd=0.25)
     first = world.tell(world.decide(blame(), model="m", effort=effort))
     world.tell(world.decide(blame(), previous=first, model="m", effort=replace(effort, cost_usd=None)))
@@ -261,7 +261,7 @@ def test_what_was_paid_counts_every_time(world: World) -> None:
     assert world.shown(counters.unpriced) == {("m",): 1}
 
 
-def test_a_service_that_invents_agents_fills_only_its_own_room() -> None:
+def test_a_service_that_invents_agents_fills_only_its_own_share() -> None:
     names = AgentNames()
     invented = {names("noisy", f"agent {number}") for number in range(1000)}
     assert len(invented) == MAX_AGENTS + 1

@@ -21,10 +21,9 @@ from analyzer.telemetry.verdict_counters import Counter
 from analyzer.web.app import WebParts, make_app
 from analyzer.web.pages.front import Labels, Pages
 from analyzer.web.probes import Probes
-from analyzer.web.reads.archive import Analysed, RunArchive
+from analyzer.web.reads.archive import Analysed, RunArchive, Trend
 from analyzer.web.reads.documents import RunPage, row_of
 from analyzer.web.reads.run_query import RunQuery
-from analyzer.web.reads.trends import Trend
 from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
 from tests.verdicts import stored
@@ -123,7 +122,7 @@ async def test_a_run_id_of_two_tenants_is_not_mixed(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "x", "501", "٣"])
-async def test_a_limit_that_is_none_is_said(ask: Ask, limit: str) -> None:
+async def test_an_invalid_limit_is_reported(ask: Ask, limit: str) -> None:
     client = await ask(PARTS)
     answer = await client.get("/api/runs", params={"limit": limit})
     assert answer.status == 400

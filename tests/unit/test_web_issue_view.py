@@ -67,7 +67,7 @@ def fixed(before: Sequence[bool], after: Sequence[bool], spared: Sequence[bool] 
     return row
 
 
-def test_a_fix_is_told_by_both_shares_and_their_difference() -> None:
+def test_a_fix_is_described_by_both_shares_and_their_difference() -> None:
     row = fixed([True, False] * 20, [True] * 38 + [False] * 2, [True] * 30 + [False] * 10)
     assert (row.passed.before, row.passed.after) == ("20 of 40 (50 %)", "38 of 40 (95 %)")
     assert row.passed.difference.startswith("+45 points [+")
@@ -82,7 +82,7 @@ def test_a_side_without_runs_is_not_compared() -> None:
     assert row.passed.difference.startswith("not known")
 
 
-def test_a_change_point_is_told_as_a_rise_or_a_fall() -> None:
+def test_a_change_point_is_described_as_a_rise_or_a_fall() -> None:
     (workflow,) = FIX.workflows
     point = ChangePoint(
         place=30, before=(20, 30), after=(39, 40), difference=Interval(low=0.1, high=0.5), p_value=0.002
@@ -106,7 +106,7 @@ def test_a_share_has_its_interval_and_says_where_it_comes_from() -> None:
     assert shown(share=replace(SHARE, blamed=Count())).share == ""
 
 
-def test_what_may_be_chance_is_called_so() -> None:
+def test_a_difference_that_may_be_chance_is_described_as_such() -> None:
     past, fellows = shown(share=SHARE).changes
     assert past == "Against its own four weeks before: blamed 4.0 times as often [2.0, 8.0]."
     assert fellows.endswith("[0.5, 4.0], not significant.")
@@ -125,7 +125,7 @@ def test_an_example_is_quoted_from_its_decisive_step() -> None:
     assert shown(row("b")).forgotten == ("a",)
 
 
-def test_days_are_drawn_with_their_numbers_and_told_in_words() -> None:
+def test_days_are_drawn_with_their_numbers_and_described_in_words() -> None:
     drawing = draw_trend((0, 4, 1234), 20_000)
     heights = [int(tall) for tall in re.findall(r'<rect [^>]*height="(\d+)"', drawing)]
     assert heights == [2, 72]  # the smallest is seen too

@@ -146,7 +146,7 @@ async def test_another_sites_page_cannot_label(
     assert len(memory.given) == (status == 200)
 
 
-async def test_a_preflight_gets_no_leave(client: Asked) -> None:
+async def test_a_preflight_request_is_not_allowed(client: Asked) -> None:
     asked = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
     answer = await client.options("/api/runs/run-1/label", headers=asked)
     assert answer.status == 403
@@ -154,7 +154,7 @@ async def test_a_preflight_gets_no_leave(client: Asked) -> None:
 
 
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}])
-async def test_where_there_is_a_token_it_is_wanted(memory: Memory, headers: dict[str, str]) -> None:
+async def test_a_configured_token_is_required(memory: Memory, headers: dict[str, str]) -> None:
     parts = replace(memory.parts(), token="s3cret")
     async with TestClient(TestServer(make_app(parts))) as client:
         answer = await client.post("/api/runs/run-1/confirm", headers={**JSON, **headers})
@@ -173,7 +173,7 @@ async def test_a_run_of_two_tenants_is_labelled_for_the_one_that_asks(client: As
     assert (await client.post("/api/runs/run-1/confirm", headers=stranger)).status == 404
 
 
-async def test_a_label_that_does_not_fit_says_what_would(client: Asked, memory: Memory) -> None:
+async def test_a_label_that_does_not_fit_is_refused_with_valid_values(client: Asked, memory: Memory) -> None:
     answer = await client.post("/api/runs/run-1/label", json={"agent": "<b>writer</b>"})
     assert answer.status == 422
     assert "its agents are planner, clerk, analyst" in await answer.text()
@@ -198,13 +198,13 @@ BROKEN: list[Any] = [
 
 
 @pytest.mark.parametrize("document", BROKEN)
-def test_what_is_no_label_is_not_read_as_one(document: object) -> None:
+def test_an_invalid_label_is_refused(document: object) -> None:
     with pytest.raises(ValueError, match="expected"):
         read_statement(document)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 50_000, b"7", b'{"step": "2"}'])
-async def test_a_body_that_is_no_label_is_said(client: Asked, memory: Memory, body: bytes) -> None:
+async def test_a_body_that_is_not_a_label_is_reported(client: Asked, memory: Memory, body: bytes) -> None:
     answer = await client.post("/api/runs/run-1/label", data=body, headers=JSON)
     assert (answer.status, memory.given) == (400, [])
     assert "expected" in await answer.text()
@@ -219,7 +219,7 @@ async def test_a_body_of_megabytes_is_not_read(client: Asked) -> None:
     ("error", "status"),
     [(StoreError("the label store cannot write: disk full"), 503), (LabelRefused("no"), 422)],
 )
-async def test_why_a_label_is_not_kept_is_said(
+async def test_the_answer_says_why_a_label_is_not_stored(
     client: Asked, memory: Memory, error: Exception, status: int
 ) -> None:
     memory.error = error

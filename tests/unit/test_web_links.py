@@ -16,7 +16,7 @@ def test_the_template_leads_to_the_trace_and_its_span() -> None:
     assert TraceLink(template="https://g/x#{trace_id}").to(trace, span) == f"https://g/x#{trace}"
 
 
-def test_a_trace_id_cannot_leave_its_place() -> None:
+def test_a_trace_id_cannot_change_the_rest_of_the_link() -> None:
     address = JAEGER.to("../../x?y#z{span_id}", None)
     assert address == "http://jaeger:16686/trace/..%2F..%2Fx%3Fy%23z%7Bspan_id%7D?uiFind="
 
@@ -30,9 +30,9 @@ def test_without_a_trace_or_a_template_there_is_no_link() -> None:
     "path",
     ["//evil.example", "/\\evil.example", "https://evil.example", "", "/a\nb", "javascript:x", "/x\\y"],
 )
-def test_nobody_is_sent_to_another_site_after_signing_in(path: str) -> None:
+def test_signing_in_redirects_to_no_other_site(path: str) -> None:
     assert local(path) == "/runs"
 
 
-def test_after_signing_in_one_is_where_one_wanted_to_be() -> None:
+def test_signing_in_leads_back_to_the_requested_page() -> None:
     assert local("/runs/abc?from=3") == "/runs/abc?from=3"

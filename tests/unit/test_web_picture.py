@@ -53,7 +53,7 @@ def test_agents_of_a_parallel_group_stand_side_by_side_and_what_follows_stands_a
     assert len(of_class(drawn(*steps), "parallel")) == 1
 
 
-def test_two_groups_one_after_the_other_are_two() -> None:
+def test_two_successive_groups_are_drawn_apart() -> None:
     steps = run(step("b", group=1), step("c", group=1), step("b", group=2), step("c", group=2)).steps
     assert [place.column for place in places(steps)] == [0, 0, 1, 1]
 
@@ -105,7 +105,7 @@ def test_a_crowd_of_agents_shares_the_last_lane() -> None:
     assert max(place.lane for place in places(steps)) == MOST_LANES - 1
 
 
-def test_a_run_without_steps_is_a_picture_too() -> None:
+def test_a_run_without_steps_has_a_picture() -> None:
     assert not links(drawn())
 
 
@@ -118,7 +118,7 @@ def test_every_lane_is_named_once_on_the_board_and_the_guilty_one_is_marked() ->
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_names_on_the_board_stay_names(name: str) -> None:
+def test_names_are_escaped_on_the_board(name: str) -> None:
     steps = run(step(HOSTILE[name] or "x")).steps
     (text,) = ET.fromstring(name_board(steps, NOBODY))
     assert text.tag == f"{SVG}text"
@@ -126,7 +126,7 @@ def test_names_on_the_board_stay_names(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_names_stay_names(name: str) -> None:
+def test_names_are_escaped_in_the_picture(name: str) -> None:
     text = HOSTILE[name]
     picture = drawn(
         step(text or "x"), tool(text, target=text), suspicion=Suspicion(decisive=1, probabilities={})

@@ -39,7 +39,7 @@ def test_a_quote_is_found_in_the_text() -> None:
         pytest.param(("x", "", "  "), [("abcdef", False)], id="none of it there"),
     ],
 )
-def test_quotes_may_meet(quotes: tuple[str, ...], expected: list[tuple[str, bool]]) -> None:
+def test_adjoining_quotes_are_both_marked(quotes: tuple[str, ...], expected: list[tuple[str, bool]]) -> None:
     assert pieces("abcdef", *quotes) == expected
 
 
@@ -91,7 +91,7 @@ def test_steps_that_come_again_and_again_are_one_row() -> None:
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=60))
-def test_repeated_or_not_every_step_is_listed_once_and_in_order(names: list[str]) -> None:
+def test_every_step_is_listed_once_and_in_order(names: list[str]) -> None:
     shown = view(run(*(step(name) for name in names)), {})
     assert [one.step.index for one in shown.steps] == list(range(len(names)))
 
@@ -105,12 +105,12 @@ def test_a_search_lists_the_steps_that_contain_the_text() -> None:
     assert shown.found == 1
 
 
-def test_a_verdict_that_says_little_is_enough() -> None:
+def test_a_verdict_with_few_fields_is_shown() -> None:
     shown = view(run(step("a")), {})
     assert [one.is_open for one in shown.steps] == [False]
 
 
-def test_what_no_eye_sees_is_not_shown() -> None:
+def test_invisible_characters_are_not_shown() -> None:
     shown = view(run(step("a", "pay\u200bpal \u202egnp.exe \x1b[31mred")), {})
     assert shown.steps[0].texts[0].pieces[0].text == "paypal gnp.exe red"
 

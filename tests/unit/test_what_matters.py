@@ -210,13 +210,13 @@ def test_calls_of_one_agent_in_parallel_are_paired_by_their_texts() -> None:
     assert [pair.change for pair in found.pairs[1:4]] == ["same", "same", "text"]
 
 
-def test_a_sibling_that_one_run_lacks_is_said_once() -> None:
+def test_a_sibling_that_one_run_lacks_is_reported_once() -> None:
     found = compare_runs(fleet(SOUTH), fleet(NORTH, SOUTH))
     assert [pair.change for pair in found.pairs] == ["same", "only_right", "same", "same"]
     assert found.matters == acting(1, Reach.MISSING)
 
 
-def test_steps_in_order_keep_it() -> None:
+def test_outside_a_group_an_exchange_of_steps_is_a_difference() -> None:
     """The twin: outside a group the same exchange is a difference."""
     left, right = (whole(run(step("lead"), *each)) for each in ((NORTH, SOUTH), (SOUTH, NORTH)))
     assert compare_runs(left, right).first_divergence is not None

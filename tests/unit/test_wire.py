@@ -40,12 +40,12 @@ def test_a_large_request_is_cut_between_spans_and_nothing_is_lost() -> None:
     assert numbers_in(*pieces) == numbers_in(body)
 
 
-def test_a_request_that_fits_is_not_touched() -> None:
+def test_a_request_that_fits_is_unchanged() -> None:
     body = many_spans(3)
     assert split_by_size(body, len(body)) == (body,)
 
 
-def test_a_span_that_fits_nowhere_is_sent_alone() -> None:
+def test_a_span_that_fits_into_no_piece_is_sent_alone() -> None:
     body = request(span(1), span(2, attributes={"text": "x" * 5000}), span(3))
     assert [numbers_in(piece) for piece in split_by_size(body, 1000)] == [[1], [2], [3]]
 
@@ -110,7 +110,7 @@ def test_only_attributes_can_be_added() -> None:
         append_attributes(many_spans(1), trace_name(1), span_name(1), b"\x2a\x01x")
 
 
-def test_lengths_of_more_than_one_byte_are_mended() -> None:
+def test_lengths_of_several_bytes_are_rewritten() -> None:
     long = b"\x4a\x87\x01\x0a\x01k\x12\x81\x01\x0a\x7f" + b"v" * 127
     body = request(span(1), span(2))
     after = spans_in(append_attributes(body, trace_name(1), span_name(1), long * 200))
@@ -129,7 +129,7 @@ def test_lengths_of_more_than_one_byte_are_mended() -> None:
         pytest.param(b"\x0a\x02\x10\x01", "should be a message", id="wrong type inside"),
     ],
 )
-def test_broken_framing_is_refused_in_words(body: bytes, words: str) -> None:
+def test_broken_framing_is_refused_with_a_reason(body: bytes, words: str) -> None:
     with pytest.raises(MalformedRequestError, match=words):
         parse(body)
 

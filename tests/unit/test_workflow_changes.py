@@ -33,7 +33,7 @@ def test_few_or_equal_outcomes_have_no_change_point(passed: list[bool]) -> None:
     assert change_points(passed) == ()
 
 
-def test_order_without_meaning_seldom_has_change_points() -> None:
+def test_random_order_seldom_has_change_points() -> None:
     found = [bool(change_points(flips(0.8, 120, seed))) for seed in range(100)]
     assert sum(found) <= 9  # 4 expected; more than 9 has a chance of 1 %
 
@@ -59,7 +59,7 @@ def test_a_release_that_breaks_a_workflow_raises_an_alarm_and_a_good_one_does_no
     assert good.evidence < threshold()
 
 
-def test_nothing_is_said_of_a_first_release() -> None:
+def test_a_first_release_raises_no_alarm() -> None:
     assert not regression((0, 0), [True] * 100).is_alarm
     assert not regression((3, 7), [True] * 100).is_alarm
     assert regression((5, 50), []).after == (0, 0)

@@ -16,7 +16,7 @@ from analyzer.cli.main import run
 from analyzer.issues.issue_service import WORKFLOWS_EVERY_S
 from analyzer.issues.issue_store import DAY_NS, IssueStore
 from analyzer.issues.workflow_reports import WorkflowRefused
-from analyzer.web.reads.workflow_reads import ShownWorkflow, WorkflowReader
+from analyzer.web.reads.issue_reads import ShownWorkflow, WorkflowReader
 from analyzer.web.remembered import CostlyReads
 from collector_processor.core.disk import RUNS
 from collector_processor.otlp import NO_TENANT, Tenant
@@ -66,7 +66,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
             yield Desk(db=db, reader=reader, clock=clock)
 
 
-async def test_what_took_long_to_read_is_remembered_for_minutes(desk: Desk) -> None:
+async def test_a_slow_reading_is_cached_for_minutes(desk: Desk) -> None:
     keep_runs(desk.db, PLACE, ["passed"] * 12)
     first = await desk.found()
     assert (await desk.passed(), first.report.always[0].rule) == (12, RULE)
@@ -92,7 +92,7 @@ async def test_a_deleted_run_is_gone_from_what_is_remembered(desk: Desk) -> None
     assert await desk.reader.find(NO_TENANT, "shop", "refunds") is None
 
 
-async def test_tenants_without_workflows_push_out_nothing(desk: Desk) -> None:
+async def test_tenants_without_workflows_evict_nothing(desk: Desk) -> None:
     keep_runs(desk.db, PLACE, ["passed"] * 2)
     assert await desk.passed() == 2
     keep_runs(desk.db, PLACE, ["passed"], prefix="more")

@@ -8,7 +8,7 @@ import pytest
 from analyzer.history.elements import elements_of, pack, unpack
 from analyzer.history.known_runs import KnownRun, KnownRuns, has_shared_agents, pooled_versions, said_of
 from analyzer.history.spectrum import Said, Spectrum, spectrum_of
-from analyzer.history.versions import Decision, changed, equality, version_of
+from analyzer.history.versions import Decision, Version, equality, version_of
 from analyzer.inquiry.verdict import NOTHING_SAYS_SO
 from analyzer.issues.beside_verdicts import said_by
 from semconv.model import OutcomeSource, Trajectory
@@ -43,12 +43,17 @@ def test_runs_of_a_workflow_share_half_of_the_smaller_ones_agents(
 
 def test_a_prompt_a_tool_a_model_and_a_release_make_a_version() -> None:
     base = version_of(USUAL, {"gpt-4o"}, "1.0")
-    assert changed(base, version_of(USUAL, {"gpt-5"}, "1.0")) == ("models",)
-    assert changed(base, version_of(USUAL, {"gpt-4o"}, "1.1")) == ("release",)
+
+    def changed(other: Version) -> tuple[str, ...]:
+        names = ("prompts", "tools", "models", "release")
+        return tuple(name for name in names if getattr(base, name) != getattr(other, name))
+
+    assert changed(version_of(USUAL, {"gpt-5"}, "1.0")) == ("models",)
+    assert changed(version_of(USUAL, {"gpt-4o"}, "1.1")) == ("release",)
     prompted = run(step("planner", instructions="Plan."), step("buyer"), step("writer"))
-    assert changed(base, version_of(prompted, {"gpt-4o"}, "1.0")) == ("prompts",)
+    assert changed(version_of(prompted, {"gpt-4o"}, "1.0")) == ("prompts",)
     tooled = run(step("planner", tools="pay: pays"), step("buyer"), step("writer"))
-    assert changed(base, version_of(tooled, {"gpt-4o"}, "1.0")) == ("tools",)
+    assert changed(version_of(tooled, {"gpt-4o"}, "1.0")) == ("tools",)
 
 
 def test_the_date_in_a_prompt_makes_no_version() -> None:
@@ -59,7 +64,7 @@ def test_the_date_in_a_prompt_makes_no_version() -> None:
     assert on("2026-01-02") == on("2026-11-23")
 
 
-def test_versions_are_equal_only_when_shown() -> None:
+def test_versions_are_equal_only_once_shown_to_be() -> None:
     same = equality(spectrum(USUAL, 160, 40), spectrum(USUAL, 158, 42))
     assert same.decision is Decision.EQUAL
     few = equality(spectrum(USUAL, 8, 2), spectrum(USUAL, 8, 2))
@@ -104,7 +109,7 @@ def test_a_run_is_compared_with_its_own_workflow_and_never_with_itself() -> None
     assert KnownRuns.of([failed]).compare(broken) is None
 
 
-def test_only_what_somebody_said_counts_as_passed() -> None:
+def test_only_a_stated_outcome_counts_as_passed() -> None:
     assert said_of(OutcomeSource.EVALUATOR, failed=False) is Said.PASSED
     assert said_of(OutcomeSource.HEURISTIC, failed=False) is Said.UNSAID
     assert said_of(None, failed=False) is Said.UNSAID

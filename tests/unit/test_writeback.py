@@ -69,11 +69,11 @@ def spread(*order: int) -> Decision:
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (4, 3, 2, 1, 0), (2, 0, 4, 1, 3)])
-def test_a_run_is_its_roots_services_whatever_came_first(order: tuple[int, ...]) -> None:
+def test_a_run_belongs_to_its_roots_service(order: tuple[int, ...]) -> None:
     assert write_back(spread(*order), POLICY).verdict.service == "shop"
 
 
-def test_a_run_without_its_root_is_the_service_of_its_earliest_span_and_the_roots_once_that_comes() -> None:
+def test_a_run_belongs_to_its_earliest_spans_service_until_the_root_arrives() -> None:
     early = write_back(spread(4, 2, 3, 1), POLICY).verdict
     assert early.service == "tools"
     late = write_back(replace(spread(4, 2, 3, 1, 0), previous=early), POLICY).verdict
@@ -84,7 +84,7 @@ def test_the_same_decision_is_the_same_bytes() -> None:
     assert write_back(decision(), POLICY) == write_back(decision(), POLICY)
 
 
-def test_a_verdict_that_says_the_same_again_leaves_nothing_to_send() -> None:
+def test_an_unchanged_verdict_sends_nothing() -> None:
     before = told()
     back = write_back(decision(previous=before, confidence=0.1), POLICY)
     assert back == WriteBack(verdict=before, place=back.place)
@@ -129,14 +129,14 @@ def test_a_changed_verdict_supersedes_and_withdraws_beside_the_old_one(
     assert back.verdict.failure_id != before.failure_id
 
 
-def test_nothing_is_withdrawn_where_nothing_was_blamed() -> None:
+def test_without_an_earlier_blame_nothing_is_withdrawn() -> None:
     back = write_back(decision(0, previous=told(None)), POLICY)
     names = [one.name for one in carriers(back)]
     assert names == ["planner: decisive error", "failure: planner, replaces verdict 1"]
     assert back.verdict.version == 2
 
 
-def test_what_was_provisional_was_never_written_and_so_never_withdrawn() -> None:
+def test_a_provisional_verdict_was_never_written_and_is_never_withdrawn() -> None:
     before = provisional(decision(1))
     assert before.is_provisional
     back = write_back(decision(0, previous=before), POLICY)
@@ -144,11 +144,11 @@ def test_what_was_provisional_was_never_written_and_so_never_withdrawn() -> None
     assert (back.verdict.version, back.verdict.is_provisional) == (1, False)
 
 
-def test_a_provisional_verdict_that_holds_is_written_all_the_same() -> None:
+def test_a_provisional_verdict_that_is_confirmed_is_written() -> None:
     assert carriers(write_back(decision(0, previous=provisional(decision(0))), POLICY))
 
 
-def test_the_tenants_carriers_are_the_tenants() -> None:
+def test_carriers_belong_to_the_runs_tenant() -> None:
     mine = replace(decision(), tenant=Tenant("x-scope-orgid=acme"))
     back = write_back(mine, POLICY)
     assert {out.tenant for out in back.outgoing} == {mine.tenant} == {back.verdict.tenant}

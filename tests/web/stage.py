@@ -23,15 +23,14 @@ from analyzer.issues.report import AgentShare
 from analyzer.issues.workflow_reports import IssueFix
 from analyzer.methods.attribution import Attributor
 from analyzer.recordings.read_files import read_recording
-from analyzer.recordings.uploads import reading_here
+from analyzer.recordings.uploads import read_runs, unpacked
 from analyzer.web.api import Deleting
 from analyzer.web.app import WebParts, web_server
 from analyzer.web.pages.front import Labels, Pages, TraceLink, shown_settings
 from analyzer.web.probes import Probes
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.issue_reads import IssueReader, ShownIssue
+from analyzer.web.reads.issue_reads import IssueReader, ShownIssue, WorkflowReader
 from analyzer.web.reads.run_query import RunName
-from analyzer.web.reads.workflow_reads import WorkflowReader
 from analyzer.web.requested_analyses import Jobs
 from collector_processor.core.disk import RUNS
 from collector_processor.core.records import Commit, StoredVerdict
@@ -50,7 +49,11 @@ NOW_NS: Final = 1_790_000_000 * 10**9
 _APART_NS: Final = 97 * 10**9
 TRACES: Final = TraceLink(template="http://jaeger.example:16686/trace/{trace_id}?uiFind={span_id}")
 ANALYST: Final = RunAnalyst(attributor=Attributor())
-READ: Final = reading_here(lambda trajectory: trajectory)
+
+
+def read_here(files: Sequence[bytes], reference: str) -> Sequence[Trajectory]:
+    """Read uploads in this process, with their secrets."""
+    return read_runs(unpacked(files), lambda trajectory: trajectory, reference=reference)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -140,7 +143,7 @@ class Stage:
         pages = Pages(
             runs=RunArchive(database),
             clean=lambda trajectory: trajectory,
-            jobs=Jobs(LocalOpinions(analyst=ANALYST), READ),
+            jobs=Jobs(LocalOpinions(analyst=ANALYST), read_here),
             issues=self.issues,
             trace_link=TRACES,
             settings=shown_settings(load_settings({})),

@@ -23,7 +23,7 @@ from analyzer.web.pages.try_page import MAX_UPLOAD
 from analyzer.web.requested_analyses import Jobs
 from semconv.model import Status
 from tests.shown import fixtures
-from tests.web.stage import READ, Stage
+from tests.web.stage import Stage, read_here
 from tests.web.test_openapi import checked
 from tests.web.test_try import LOG, RUN
 
@@ -54,14 +54,14 @@ async def test_a_conversation_is_judged_and_nothing_is_stored(stage: Stage, clie
     ("query", "sees"),
     [("reference=42", True), ("reference=42&with_reference=false", False), ("with_reference=true", False)],
 )
-async def test_a_program_says_whether_the_method_sees_the_expected_answer(
+async def test_the_request_decides_whether_the_method_sees_the_expected_answer(
     stage: Stage,
     query: str,
     sees: bool,
 ) -> None:
     model = ScriptedModel(replies=["{}"] * 9, name="m")
     pages = stage.parts().pages
-    jobs = Jobs(LocalOpinions(analyst=RunAnalyst(attributor=Attributor(model=model))), READ)
+    jobs = Jobs(LocalOpinions(analyst=RunAnalyst(attributor=Attributor(model=model))), read_here)
     async with TestClient(TestServer(make_app(stage.parts(pages=replace(pages, jobs=jobs))))) as client:
         path = f"/api/analyse?method=all-at-once&failed=true&{query}"
         async with client.post(path, data=json.dumps(LOG), headers=JSON) as answer:
@@ -72,7 +72,7 @@ async def test_a_program_says_whether_the_method_sees_the_expected_answer(
     assert verdict["method"] == ("all-at-once+reference" if sees else "all-at-once")
 
 
-async def test_who_does_not_wait_gets_a_job_that_only_its_id_opens(client: Client) -> None:
+async def test_a_caller_that_does_not_wait_gets_a_job_that_only_its_id_opens(client: Client) -> None:
     async with client.post("/api/analyse?wait_s=0", data=json.dumps(LOG), headers=JSON) as answer:
         assert answer.status == 202
         place, job = answer.headers["Location"], await answer.json()
@@ -108,7 +108,7 @@ async def test_who_does_not_wait_gets_a_job_that_only_its_id_opens(client: Clien
         pytest.param("", b"[" * 100_000, 422, "", id="nested"),
     ],
 )
-async def test_what_is_no_trace_is_refused(
+async def test_a_body_that_is_not_a_trace_is_refused(
     client: Client, query: str, body: bytes, status: int, told: str
 ) -> None:
     async with client.post(f"/api/analyse{query}", data=io.BytesIO(body), headers=JSON) as answer:
@@ -117,7 +117,7 @@ async def test_what_is_no_trace_is_refused(
     checked("/api/analyse", "post", status, "text/plain").validate(text)
 
 
-async def test_a_body_that_is_not_compressed_as_it_says_is_refused(client: Client) -> None:
+async def test_a_body_that_contradicts_its_content_encoding_is_refused(client: Client) -> None:
     headers = {**JSON, "Content-Encoding": "gzip"}
     async with client.post("/api/analyse", data=io.BytesIO(b"no gzip"), headers=headers) as answer:
         assert (answer.status, "Content-Encoding" in await answer.text()) == (400, True)
@@ -141,7 +141,7 @@ async def test_an_analysis_ends_at_its_deadline(stage: Stage) -> None:
     model = DelegatingModel(model=ScriptedModel(replies=[]), ask=never)
     analyst = RunAnalyst(attributor=Attributor(model=model))
     parts = stage.parts()
-    parts = replace(parts, pages=replace(parts.pages, jobs=Jobs(LocalOpinions(analyst=analyst), READ)))
+    parts = replace(parts, pages=replace(parts.pages, jobs=Jobs(LocalOpinions(analyst=analyst), read_here)))
     async with TestClient(TestServer(make_app(parts))) as client:
         path = "/api/analyse?method=judge&deadline_s=0.2"
         async with client.post(path, data=json.dumps(LOG), headers=JSON) as answer:

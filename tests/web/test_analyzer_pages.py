@@ -83,7 +83,7 @@ async def over(browser: ClientSession, job: str) -> None:
         "/workflow?service=a%26b&workflow=",
     ],
 )
-async def test_who_looks_for_runs_is_led_to_the_pages_that_show_them(path: str) -> None:
+async def test_requests_for_runs_are_redirected_to_the_pages_that_show_them(path: str) -> None:
     async with (
         opened(WEB_URL="https://pages.example/") as (browser, address),
         browser.get(address + path, headers=BROWSER, allow_redirects=False) as answer,
@@ -92,12 +92,12 @@ async def test_who_looks_for_runs_is_led_to_the_pages_that_show_them(path: str) 
         assert answer.headers["Location"] == f"https://pages.example{path}"
 
 
-async def test_where_nobody_said_where_runs_are_shown_the_page_says_so() -> None:
+async def test_without_a_web_url_the_page_says_that_it_is_missing() -> None:
     async with opened() as (browser, address):
         assert "BLAMESPAN_WEB_URL" in await page(browser, f"{address}/runs/any")
 
 
-async def test_an_analyzer_that_is_said_to_be_those_pages_itself_leads_nobody_round_in_circles() -> None:
+async def test_a_web_url_that_names_the_analyzer_itself_causes_no_redirect_loop() -> None:
     async with opened(WEB_URL="http://here.example") as (browser, address):
         headers = {**BROWSER, "Host": "here.example"}
         async with browser.get(f"{address}/runs", headers=headers, allow_redirects=False) as answer:
@@ -108,7 +108,7 @@ async def test_an_analyzer_that_is_said_to_be_those_pages_itself_leads_nobody_ro
             assert answer.status == 200
 
 
-async def test_health_tells_what_it_was_asked_and_no_secret() -> None:
+async def test_health_shows_the_settings_and_no_secret() -> None:
     async with opened(TOKEN=SECRET) as (browser, address):
         async with browser.get(f"{address}/health", headers=BROWSER, allow_redirects=False) as answer:
             assert answer.headers["Location"].startswith("/sign-in?")

@@ -21,9 +21,17 @@ from analyzer.web.pages.health_page import FRESH_NS as WORK_FRESH_NS
 from analyzer.web.pages.health_page import RecentWork
 from analyzer.web.pages.list_page import Changes
 from analyzer.web.reads import archive, run_lists
-from analyzer.web.reads.archive import RunArchive
+from analyzer.web.reads.archive import (
+    FRESH_NS,
+    MOST_BUCKETS,
+    Bucket,
+    RunArchive,
+    Trend,
+    Trends,
+    bucket_width,
+    trend_of,
+)
 from analyzer.web.reads.run_query import Bounds, Measure, RunQuery, Sort, read_filters, read_key, write_key
-from analyzer.web.reads.trends import FRESH_NS, MOST_BUCKETS, Bucket, Trend, Trends, bucket_width, trend_of
 from collector_processor.core.disk import RUNS
 from collector_processor.core.records import Commit
 from collector_processor.core.runs import RunTotals
@@ -55,7 +63,7 @@ def test_a_task_that_quotes_a_kept_run_is_not_taken_for_the_answer() -> None:
     assert ends_of(packed, 200) == (task, '"output":"yes')
 
 
-def test_the_longest_ends_of_a_run_that_passed_are_read_from_the_beginning_of_what_is_kept() -> None:
+def test_the_longest_kept_task_and_answer_are_read_from_the_beginning_of_the_kept_run() -> None:
     signs = "".join(map(chr, random.Random(1).sample(range(0x20000, 0x2A000), 4_000)))
     told = run(step("a", "x" * 5_000), task=signs[:2_000], output=signs[2_000:])
     packed = pack(told, omit, {"task": keep, "output": keep})
@@ -64,11 +72,11 @@ def test_the_longest_ends_of_a_run_that_passed_are_read_from_the_beginning_of_wh
 
 
 @pytest.mark.parametrize("broken", [b"broken", b"", zlib.compress(b"[]")])
-def test_what_cannot_be_read_has_neither_task_nor_answer(broken: bytes) -> None:
+def test_an_unreadable_run_has_neither_task_nor_answer(broken: bytes) -> None:
     assert ends_of(broken, 10) == ("", "")
 
 
-async def test_a_search_looks_at_so_many_and_says_where_it_stopped(
+async def test_a_search_reads_a_bounded_number_of_runs_and_says_where_it_stopped(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_lists, "MOST_LOOKED_AT", 10)
@@ -88,7 +96,7 @@ async def test_a_search_looks_at_so_many_and_says_where_it_stopped(
     assert [page.looked_at for page in pages] == [10, 10, 0]
 
 
-async def test_a_search_of_runs_that_unpack_to_far_more_ends_its_page_and_leads_on(
+async def test_a_search_of_highly_compressed_runs_ends_its_page_early_and_can_be_continued(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_lists, "MOST_UNPACKED", 2 << 20)
@@ -131,7 +139,7 @@ async def test_a_search_of_runs_that_unpack_to_far_more_ends_its_page_and_leads_
 
 
 @pytest.mark.parametrize("room", [run_lists.MOST_REMEMBERED, 700], ids=["all", "a few"])
-async def test_a_repeated_search_sees_what_changed_however_many_texts_are_remembered(
+async def test_a_repeated_search_sees_changed_runs_despite_its_cache(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
     monkeypatch.setattr(run_lists, "MOST_REMEMBERED", room)
@@ -358,7 +366,7 @@ async def test_only_current_verdicts_are_listed_and_of_the_tenant_who_asks(stage
     assert other.rows == ()
 
 
-async def test_some_runs_are_read_by_name_as_they_stand_now_and_forgotten_ones_left_out(stage: Stage) -> None:
+async def test_runs_are_read_by_name_with_their_current_verdicts_without_deleted_ones(stage: Stage) -> None:
     await stage.add(RUN, "shop", blame(RUN, 2))
     await stage.add(run(step("a", "b"), run_id="other"), "shop")
     source = RunArchive(open_database(stage.folder / RUNS))
@@ -398,7 +406,7 @@ async def test_an_open_page_is_told_of_a_new_run(
         assert await stream.content.readline() == b"data: changed\n"
 
 
-async def test_what_is_new_once_a_page_is_live_is_news_however_slow_the_store_is() -> None:
+async def test_a_live_page_is_told_of_every_new_run_even_by_a_slow_store() -> None:
     version = 1
 
     async def newest() -> tuple[int, int]:
@@ -418,7 +426,7 @@ async def test_what_is_new_once_a_page_is_live_is_news_however_slow_the_store_is
             pass
 
 
-async def test_work_is_summed_of_what_is_priced_and_timed_and_kept_for_a_while(stage: Stage) -> None:
+async def test_sums_of_work_count_priced_and_timed_runs_and_are_cached(stage: Stage) -> None:
     effort = Effort(calls=2, cost_usd=0.25, duration_s=3.0)
     for number, told in enumerate((effort, replace(effort, cost_usd=None, duration_s=1.0), Effort())):
         one = run(step("a", "b"), run_id=f"r{number}")

@@ -19,7 +19,7 @@ from analyzer.history.run_diff import Change, Departure, Way, compare_runs
 from analyzer.inquiry.whole_run import whole_steps
 from analyzer.web.app import make_app
 from analyzer.web.pages.compare_page import MOST_PAIRS, MOST_WORDS, view_of
-from analyzer.web.reads import nearest
+from analyzer.web.reads import whole_runs
 from analyzer.web.reads.archive import RunArchive
 from collector_processor.core.disk import RUNS
 from collector_processor.core.runs import RunTotals
@@ -92,7 +92,7 @@ async def test_a_run_is_compared_with_the_nearest_one_of_its_workflow(stage: Sta
     assert "/compare" not in await text_of(client, "/runs/passed")
 
 
-async def test_a_run_that_passed_is_nearer_and_one_of_the_same_task_nearer_still(
+async def test_a_passing_run_is_nearer_and_one_of_the_same_task_nearer_still(
     stage: Stage, client: Client
 ) -> None:
     totals = RunTotals(workflow="seats", steps=3)
@@ -120,7 +120,7 @@ async def test_an_old_run_of_the_same_task_is_found_behind_many_newer_ones(
     assert 'href="/runs/old-twin"' in await text_of(client, "/compare?a=failed")
 
 
-async def test_without_a_good_run_another_failure_of_the_same_task_is_shown_as_what_it_is(
+async def test_without_a_passing_run_a_failed_one_of_the_same_task_is_shown_as_failed(
     stage: Stage, client: Client
 ) -> None:
     totals = RunTotals(workflow="seats", steps=3)
@@ -139,9 +139,7 @@ async def test_without_a_good_run_another_failure_of_the_same_task_is_shown_as_w
     assert "a run with the same task that may have failed too" in page
 
 
-async def test_a_run_without_a_near_one_is_shown_with_the_newest_others_to_choose_from(
-    stage: Stage, client: Client
-) -> None:
+async def test_a_run_without_a_near_run_offers_the_newest_others(stage: Stage, client: Client) -> None:
     totals = RunTotals(workflow="seats", steps=3)
     for number in range(12):
         other = replace(PASSED, run_id=f"other-{number}", task=f"<b>Refund</b> {number}")
@@ -179,7 +177,7 @@ async def test_another_tenants_run_is_never_the_nearest_and_its_id_does_not_hide
     assert "theirs" not in page
 
 
-async def test_hostile_tasks_are_compared_beside_the_event_loop(
+async def test_hostile_tasks_are_compared_off_the_event_loop(
     stage: Stage, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads = list[threading.Thread]()
@@ -188,7 +186,7 @@ async def test_hostile_tasks_are_compared_beside_the_event_loop(
         threads.append(threading.current_thread())
         return SequenceMatcher(None, str(of[1]), str(of[2]))
 
-    monkeypatch.setattr(nearest, "SequenceMatcher", matching)
+    monkeypatch.setattr(whole_runs, "SequenceMatcher", matching)
     totals = RunTotals(workflow="seats", steps=3)
     await stage.add(replace(FAILED, task="ab" * 99), "ferries", blame(FAILED, 1), totals)
     await stage.add(replace(PASSED, task="ba" * 99), "ferries", None, totals)
@@ -216,7 +214,7 @@ async def test_a_program_compares_runs_and_reads_versions(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("query", "status"), [("a=none&b=none", 404), ("a=%3Ci%3E&b=x", 404), ("a=&b=", 200)]
 )
-async def test_what_cannot_be_compared_is_said_in_place(client: Client, query: str, status: int) -> None:
+async def test_the_page_says_which_runs_cannot_be_compared(client: Client, query: str, status: int) -> None:
     page = await text_of(client, f"/compare?{query}", status)
     assert '<form class="two"' in page
     assert "<i>" not in page
@@ -355,7 +353,7 @@ async def test_a_trial_is_compared_with_a_run_by_programs_too(stage: Stage, clie
 
 
 @pytest.mark.parametrize("trial", ["c" * 32, "", "%00", "%27%20OR%201=1", "%C3%A4"])
-async def test_an_unknown_trial_is_said_in_place(stage: Stage, client: Client, trial: str) -> None:
+async def test_an_unknown_trial_is_reported_on_the_page(stage: Stage, client: Client, trial: str) -> None:
     await keep_trials(stage)
     page = await text_of(client, f"/compare?a=trial:{TRIAL_A}&b=trial:{trial}", 404)
     assert "no such trial" in page
@@ -384,7 +382,7 @@ async def test_another_tenants_trial_is_not_shown(stage: Stage) -> None:
 @pytest.mark.parametrize(
     "path", ["/api/runs", "/runs", "/metrics", "/issues", "/workflows", "/api/workflows"]
 )
-async def test_a_tenants_header_that_says_nothing_clear_is_refused(
+async def test_an_ambiguous_tenant_header_is_refused(
     stage: Stage, headers: list[tuple[str, str]], path: str
 ) -> None:
     """Receivers joined two headers and pages took the last; bytes were an error of ours."""

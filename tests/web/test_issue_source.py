@@ -32,7 +32,7 @@ async def source(tmp_path: Path) -> AsyncIterator[IssueReader]:
     bench.close()
 
 
-async def test_runs_are_told_the_issue_they_are_counted_in(source: IssueReader) -> None:
+async def test_runs_name_the_issue_they_are_counted_in(source: IssueReader) -> None:
     names = [(NO_TENANT, f"run-{number}") for number in (1, 2, 3, 9)] + [(OTHER, "run-4")]
     found = await source.of_runs(names)
     assert set(found) == {names[0], names[1], names[4]}
@@ -41,7 +41,7 @@ async def test_runs_are_told_the_issue_they_are_counted_in(source: IssueReader) 
     assert found[names[0]].state is IssueState.ONGOING  # new two days ago
 
 
-async def test_an_issue_is_shown_for_each_tenant_that_has_it_and_to_a_tenant_its_own(
+async def test_an_issue_is_listed_once_a_tenant_and_a_tenant_sees_its_own(
     source: IssueReader,
 ) -> None:
     (issue_id,) = {one.issue.fingerprint.id for one in await source.issues(NO_TENANT, 10)}
@@ -70,7 +70,7 @@ async def test_one_issue_comes_with_its_agents_share_and_the_others_of_its_servi
     bench.close()
 
 
-async def test_what_is_decided_is_seen_at_once(source: IssueReader) -> None:
+async def test_a_decision_is_visible_at_once(source: IssueReader) -> None:
     issue_id = (await source.issues(OTHER, 10))[0].issue.fingerprint.id
     assert await source.resolve(OTHER, issue_id)
     states = {one.tenant: one.issue.state for one in await source.issue(NO_TENANT, issue_id)}

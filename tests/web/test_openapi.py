@@ -24,11 +24,9 @@ from analyzer.issues.labels.run_label import LabelKind
 from analyzer.issues.recurrence import IssueState
 from analyzer.recordings.read_files import read_recording
 from analyzer.web.api import MAX_MUTE_S
-from analyzer.web.app import make_app
-from analyzer.web.reads.issue_reads import IssueReader
+from analyzer.web.app import make_app, openapi
+from analyzer.web.reads.issue_reads import IssueReader, WorkflowReader
 from analyzer.web.reads.run_query import FILTERS, MAX_LISTED, Sort
-from analyzer.web.reads.workflow_reads import WorkflowReader
-from analyzer.web.schemas import openapi
 from collector_processor.core.analysis import Analysis
 from collector_processor.core.disk import RUNS
 from collector_processor.core.records import Commit
@@ -131,7 +129,7 @@ def described() -> Iterator[tuple[str, str]]:
         yield from ((path, verb) for verb in item if verb != "parameters")
 
 
-async def test_every_route_is_described_or_for_people_and_all_that_is_described_is_served(
+async def test_every_route_is_described_or_a_page_and_every_described_route_is_served(
     api: Client,
 ) -> None:
     served = {
@@ -162,7 +160,7 @@ def test_the_description_is_sound() -> None:
     assert {name.rpartition("/")[2] for name in names} == set(schemas)
 
 
-def test_its_values_and_bounds_are_those_of_the_code() -> None:
+def test_values_and_bounds_of_the_description_are_those_of_the_code() -> None:
     document = openapi()
     fields = {name: schema["properties"] for name, schema in document["components"]["schemas"].items()}
     assert fields["ListedRun"]["status"]["enum"] == list(Status)
@@ -411,7 +409,7 @@ async def test_refusals_are_as_described(api: Client, verb: str, path: str, body
 
 @pytest.mark.parametrize("path", ["/api/runs", "/api/issues"])
 @pytest.mark.parametrize("limit", ["0", "501", "x", "-1", "٣", "9" * 5_000])
-async def test_a_limit_that_is_none_is_refused(api: Client, path: str, limit: str) -> None:
+async def test_an_invalid_limit_is_refused(api: Client, path: str, limit: str) -> None:
     async with api.get(path, params={"limit": limit}) as answer:
         assert answer.status == 400
 
@@ -426,7 +424,7 @@ async def test_a_limit_that_is_none_is_refused(api: Client, path: str, limit: st
         ("delete", "/api/runs?all=yes&tenant=x"),
     ],
 )
-async def test_a_filter_that_is_not_known_is_refused(stage: Stage, api: Client, verb: str, path: str) -> None:
+async def test_an_unknown_filter_is_refused(stage: Stage, api: Client, verb: str, path: str) -> None:
     await stage.add(RUN, "shop", blame(RUN, 2))
     runs = await asked(api, "get", "/api/runs")
     assert runs["runs"]
@@ -436,6 +434,6 @@ async def test_a_filter_that_is_not_known_is_refused(stage: Stage, api: Client, 
     assert await asked(api, "get", "/api/runs") == runs
 
 
-async def test_what_is_open_is_as_described(api: Client) -> None:
+async def test_the_open_routes_are_as_described(api: Client) -> None:
     for path in ("/healthz", "/readyz", "/metrics", "/api/openapi.json"):
         await asked(api, "get", path)

@@ -102,7 +102,7 @@ async def test_the_list_shows_who_is_to_blame_and_leads_to_the_run(stage: Stage,
 
 
 @pytest.mark.parametrize("path", ["/runs", "/runs/run-1", "/runs/run-1/report.html"])
-async def test_an_agent_without_a_name_is_called_that(stage: Stage, client: Client, path: str) -> None:
+async def test_an_agent_without_a_name_is_shown_as_unnamed(stage: Stage, client: Client, path: str) -> None:
     handed_over = step("planner", "", StepKind.HANDOFF, target=UNKNOWN_AGENT)
     nameless = run(step(UNKNOWN_AGENT, "look it up"), handed_over, task="how much?")
     await stage.add(nameless, "shop", blame(nameless, 0))
@@ -222,7 +222,7 @@ async def test_a_run_without_steps_shows_no_empty_picture(stage: Stage, client: 
         assert empty not in page
 
 
-async def test_the_first_address_leads_to_the_list(client: Client) -> None:
+async def test_the_root_address_redirects_to_the_list(client: Client) -> None:
     async with client.get("/", allow_redirects=False) as answer:
         assert (answer.status, answer.headers["Location"]) == (303, "/runs")
 
@@ -318,7 +318,7 @@ async def test_every_page_forbids_scripts_of_others_and_has_no_id_twice(stage: S
         assert len(page.ids) == len(set(page.ids)), path
 
 
-async def test_a_report_stands_alone(stage: Stage, client: Client) -> None:
+async def test_a_downloaded_report_needs_no_other_file(stage: Stage, client: Client) -> None:
     await stage.add(RUN, "shop", blame(RUN, 2))
     async with client.get("/runs/run-1/report.html") as answer:
         text = await answer.text()
@@ -366,7 +366,7 @@ def headings(page: str) -> list[str]:
     return [name for name in re.findall(r'<th scope="col" class="c-(\w+)', page) if name not in hidden]
 
 
-async def test_columns_of_one_value_collapse_and_are_said_once(stage: Stage, client: Client) -> None:
+async def test_columns_with_a_single_value_collapse_into_one_line(stage: Stage, client: Client) -> None:
     await stage.add(RUN, "shop <i>", blame(RUN, 2))
     assert "service" in headings(await text_of(client, "/runs")), "one run has no value in common with others"
     await stage.add(replace(RUN, run_id="run-2"), "shop <i>", blame(RUN, 1))
@@ -478,7 +478,7 @@ def test_a_form_that_names_no_step_is_no_label(step_: str) -> None:
 @pytest.mark.parametrize(
     "query", ["status=evil", "q=" + "x" * 201, "after=x", "after=" + quote("W10"), "after=WyJhIiwgMSwgMl0"]
 )
-async def test_a_list_that_cannot_be_asked_for_is_said(client: Client, query: str) -> None:
+async def test_an_invalid_query_of_the_list_is_reported(client: Client, query: str) -> None:
     page = await text_of(client, f"/runs?{query}", 400)
     assert ("expected" in page, 'role="alert"' in page, '<form class="filter"' in page) == (True, True, True)
 
@@ -506,7 +506,9 @@ async def test_the_list_sorts_and_shows_totals_and_what_a_period_holds(stage: St
     assert "No run matches" in await text_of(client, "/runs?max_steps=6")
 
 
-async def test_the_list_goes_on_where_it_ended_and_shows_every_run_once(stage: Stage, client: Client) -> None:
+async def test_the_next_page_of_the_list_continues_and_shows_every_run_once(
+    stage: Stage, client: Client
+) -> None:
     for number in range(120):
         one = run(step("a", "b"), run_id=f"r{number:03}", task=f"task {number}")
         await stage.add(one, "shop", blame(one, 0))
@@ -520,7 +522,7 @@ async def test_the_list_goes_on_where_it_ended_and_shows_every_run_once(stage: S
     assert seen == [f"r{number:03}" for number in reversed(range(120))]
 
 
-async def test_a_search_finds_words_of_the_verdict_and_nothing_by_patterns(
+async def test_a_search_finds_words_of_the_verdict_and_knows_no_patterns(
     stage: Stage, client: Client
 ) -> None:
     for name in ("good", "bad%"):
@@ -627,7 +629,7 @@ SILENT = Abstention(status=Status.NO_FAILURE, reason="nothing says that the run 
         (PASSED, "passed", "Nothing broke"),
     ],
 )
-async def test_a_run_passed_only_where_somebody_says_so(
+async def test_a_run_is_shown_as_passed_only_after_a_statement(
     stage: Stage, client: Client, verdict: Abstention, said: str, heading: str
 ) -> None:
     await stage.add(RUN, "shop", Attribution(run_id=RUN.run_id, verdict=verdict, method="triage"))
@@ -702,7 +704,7 @@ async def test_a_run_is_downloaded_as_a_file_that_no_browser_takes_for_a_page(
         (1e-300, "<$0.000001"), (-0.5, "$-0.5000"), (float("nan"), "$nan"), (float("inf"), "$inf"),
     ],
 )  # fmt: skip
-def test_a_small_amount_of_money_is_not_shown_as_none(amount: float | None, shown: str) -> None:
+def test_a_small_cost_is_not_shown_as_zero(amount: float | None, shown: str) -> None:
     assert usd(amount) == shown
 
 

@@ -47,9 +47,7 @@ def keep(
         )  # fmt: skip
 
 
-async def test_the_command_on_a_runs_page_is_that_of_the_last_time_and_the_result_follows(
-    stage: Stage, client: Client
-) -> None:
+async def test_a_runs_page_shows_the_last_command_and_then_its_result(stage: Stage, client: Client) -> None:
     await stage.add(FAILED, "ferries", blame(FAILED, 1))
     page = unescape(await text_of(client, "/runs/failed"))
     assert "blamespan experiment failed --check CHECK -- COMMAND</pre>" in page
@@ -110,7 +108,7 @@ async def test_no_text_of_a_result_changes_a_page(stage: Stage, client: Client, 
 @pytest.mark.parametrize(
     "document", [{}, {"head": 1, "rows": []}, {"head": "x", "rows": [1], "command": "rm"}]
 )
-async def test_a_damaged_result_costs_no_page(
+async def test_a_damaged_result_breaks_no_page(
     stage: Stage, client: Client, document: dict[str, object]
 ) -> None:
     await stage.add(FAILED, "ferries", blame(FAILED, 1))

@@ -124,7 +124,7 @@ async def test_an_experiment_answers_instead_of_a_person(client: Client, stage: 
     assert "1 of them from an experiment" in await page(client)
 
 
-async def test_a_refutation_does_not_answer(client: Client, stage: Stage) -> None:
+async def test_a_refutation_answers_no_question(client: Client, stage: Stage) -> None:
     proof = Proof(
         decision=ProofDecision.REFUTED,
         step=2,
@@ -174,7 +174,7 @@ async def test_an_empty_queue_says_so(client: Client) -> None:
 @pytest.mark.parametrize(
     "path", ["/queue?skip=-1", "/queue?skip=x", "/api/queue?limit=0", "/api/queue?limit=51"]
 )
-async def test_what_is_no_number_is_refused(client: Client, path: str) -> None:
+async def test_an_invalid_number_is_refused(client: Client, path: str) -> None:
     async with client.get(path) as answer:
         assert answer.status == 400
 

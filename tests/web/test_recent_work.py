@@ -44,7 +44,7 @@ def opened(*decided_ns: int) -> tuple[Shelf, Clock, RecentWork]:
     return shelf, clock, RecentWork(analyses_since=shelf.analyses_since, now_ns=clock)
 
 
-async def test_what_was_read_is_not_read_again() -> None:
+async def test_no_row_is_read_twice() -> None:
     shelf, clock, recent = opened(*(NOW_NS - number * HOUR_NS for number in range(1, 11)))
     assert (await recent.read()).day.runs == 10
     clock.now_ns += FRESH_NS
@@ -53,7 +53,7 @@ async def test_what_was_read_is_not_read_again() -> None:
     assert shelf.read == 11
 
 
-async def test_what_is_a_day_old_counts_no_more() -> None:
+async def test_work_older_than_a_day_is_not_counted() -> None:
     _, clock, recent = opened(NOW_NS - 23 * HOUR_NS, NOW_NS - HOUR_NS // 2)
     assert (await recent.read()).day.runs == 2
     clock.now_ns += 2 * HOUR_NS

@@ -18,7 +18,7 @@ from tests.runs import run, step
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 60)), max_size=80))
-def test_what_is_remembered_keeps_within_both_bounds(put: list[tuple[int, int]]) -> None:
+def test_the_cache_keeps_its_bounds_of_number_and_size(put: list[tuple[int, int]]) -> None:
     remembered: Remembered[tuple[int, int]] = Remembered(4, 100)
     newest: dict[int, tuple[int, int]] = {}
     for key, size in put:

@@ -23,7 +23,7 @@ async def entering(stage: Stage) -> Client:
     return TestClient(TestServer(make_app(replace(stage.parts(), token="s3cret"))))
 
 
-async def test_a_browser_is_sent_to_the_door_and_back_to_where_it_wanted(stage: Stage) -> None:
+async def test_a_browser_is_redirected_to_sign_in_and_back(stage: Stage) -> None:
     async with await entering(stage) as client:
         async with client.get("/runs?q=x", headers=BROWSER, allow_redirects=False) as answer:
             assert (answer.status, answer.headers["Location"]) == (303, "/sign-in?next=/runs?q%3Dx")

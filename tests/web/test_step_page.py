@@ -168,7 +168,7 @@ async def test_a_step_shows_all_that_its_span_holds(stage: Stage, client: Client
         assert (await answer.json())["events"][0]["name"] == "exception"
 
 
-async def test_the_page_and_the_api_tell_the_same_steps(stage: Stage, client: Client) -> None:
+async def test_the_page_and_the_api_show_the_same_steps(stage: Stage, client: Client) -> None:
     run_id = await add_spans(stage, papers(), "paper-desk")
     async with client.get(f"/api/runs/{run_id}/steps") as answer:
         told = (await answer.json())["steps"]
@@ -227,7 +227,7 @@ async def test_the_expected_answer_is_shown_where_it_is_known(stage: Stage, clie
 CHANGED = ("agent", "step", "method")
 
 
-def test_versions_say_who_changed_what() -> None:
+def test_versions_name_what_changed_and_by_whom() -> None:
     first = StoredVerdict(
         tenant=NO_TENANT, run_id="r", version=1, failure_id="a", status="attributed", agent="clerk", step=1,
         span_id=None, trace_id=None, service="s", is_provisional=False, decided_ns=1,
@@ -294,7 +294,7 @@ def test_what_is_quoted_is_marked_in_markdown_too() -> None:
     assert not split.is_marked
 
 
-async def test_runs_are_remembered_but_not_for_ever(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_cache_of_runs_is_bounded(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [await stage.add(replace(RUN, run_id=f"r{number}"), "shop") for number in range(3)]
     pages = stage.parts().pages
     reads: list[str] = []

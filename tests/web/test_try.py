@@ -28,7 +28,7 @@ from analyzer.inquiry.errors import AnalyzerError
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.choice import Choice, Offer
 from analyzer.recordings.file_bytes import unpack
-from analyzer.recordings.uploads import MAX_UNPACKED, reading_here
+from analyzer.recordings.uploads import MAX_UNPACKED, read_runs
 from analyzer.web.app import make_app
 from analyzer.web.pages.try_page import MAX_UPLOAD, MOST_FILES, MOST_REFERENCE
 from analyzer.web.requested_analyses import Asked, JobLimits, Jobs, JobState, TooBusy
@@ -38,7 +38,7 @@ from semconv.model import Trajectory
 from semconv.record import replace as with_changes
 from tests.runs import failed_tool, run, step
 from tests.shown import fixtures
-from tests.web.stage import READ, Stage
+from tests.web.stage import Stage, read_here
 
 Client = TestClient[Request, Application]
 OURS = {"Sec-Fetch-Site": "same-origin"}
@@ -104,7 +104,7 @@ async def test_a_packed_trace_is_analysed(client: Client) -> None:
         (b"[" * 100_000, ""),
     ],
 )
-async def test_what_is_no_run_is_said(client: Client, data: bytes, said: str) -> None:
+async def test_a_file_without_a_run_is_reported(client: Client, data: bytes, said: str) -> None:
     page = await ended(client, await sent(client, data, name="<script>alert(1)</script>"))
     assert 'role="alert"' in page
     assert said in page
@@ -138,7 +138,7 @@ async def test_each_browser_sees_only_its_own(stage: Stage) -> None:
         ({"method": "x" * 10_000}, b"{}", 413),
     ],
 )
-async def test_a_form_that_asks_too_much_is_refused(
+async def test_a_form_beyond_its_bounds_is_refused(
     client: Client, fields: dict[str, str], data: bytes, status: int
 ) -> None:
     async with client.post("/try", data=form(data, **fields), headers=OURS) as answer:
@@ -155,7 +155,7 @@ async def test_a_form_that_asks_too_much_is_refused(
         ({"method": "<script>alert(1)</script>"}, b"{}", 400, "method: expected one of"),
     ],
 )
-async def test_what_is_wrong_with_the_form_is_said_above_it(
+async def test_errors_of_the_form_are_shown_above_it(
     client: Client, fields: dict[str, str], data: bytes, status: int, said: str
 ) -> None:
     browser = OURS | {"Accept": "text/html"}
@@ -167,7 +167,7 @@ async def test_what_is_wrong_with_the_form_is_said_above_it(
     assert "<script>alert" not in page
 
 
-async def test_what_is_no_form_is_refused(client: Client) -> None:
+async def test_a_body_that_is_not_a_form_is_refused(client: Client) -> None:
     async with client.post("/try", data=b"{}", headers=OURS | {"Content-Type": "application/json"}) as answer:
         assert answer.status == 415
     broken = OURS | {"Content-Type": "multipart/form-data; boundary=x"}
@@ -197,7 +197,7 @@ async def test_a_kept_run_is_analysed_again_by_another_method(stage: Stage, clie
     assert stage.verdicts.starting_with("", None, 5) == before  # an opinion is no verdict
 
 
-async def test_a_run_that_seems_fine_says_what_was_checked_and_can_be_taken_as_failed(
+async def test_a_run_without_a_finding_lists_the_checks_and_offers_it_failed(
     stage: Stage, client: Client
 ) -> None:
     fine = run(
@@ -229,7 +229,7 @@ async def test_a_method_sees_the_expected_answer_only_if_a_person_says_so(
     await stage.add(RUN, "shop")
     pages = stage.parts().pages
     model = ScriptedModel(replies=["{}"] * 50, name="m")
-    jobs = Jobs(LocalOpinions(analyst=RunAnalyst(attributor=Attributor(model=model))), READ)
+    jobs = Jobs(LocalOpinions(analyst=RunAnalyst(attributor=Attributor(model=model))), read_here)
     async with TestClient(
         TestServer(make_app(stage.parts(pages=replace(pages, jobs=jobs)))), cookie_jar=CookieJar(unsafe=True)
     ) as client:
@@ -276,7 +276,7 @@ async def test_a_refused_second_opinion_is_told_on_the_runs_page(stage: Stage, c
 
 def test_an_expected_answer_is_cleaned_like_the_run() -> None:
     clean = Cleaner(make_redactor(ALL_KINDS, ()))
-    (found,) = reading_here(clean)([json.dumps(LOG).encode()], f"it is {SECRET}")
+    (found,) = read_runs([json.dumps(LOG).encode()], clean, reference=f"it is {SECRET}")
     assert found.reference is not None
     assert SECRET not in found.reference
 
@@ -325,7 +325,7 @@ async def test_files_are_read_together_with_their_logs(client: Client) -> None:
     assert "run.json, run.logs.json" in page
 
 
-async def test_more_files_than_may_be_are_refused(client: Client) -> None:
+async def test_too_many_files_are_refused(client: Client) -> None:
     many = FormData({"method": "signals"})
     for number in range(MOST_FILES + 1):
         many.add_field("file", b"{}", filename=f"{number}")
@@ -346,9 +346,9 @@ class Slow(LocalOpinions):
         await asyncio.Event().wait()
 
 
-async def test_a_job_tells_its_time_and_cost_and_is_cancelled_on_its_page(stage: Stage) -> None:
+async def test_a_jobs_page_shows_its_time_and_cost_and_cancels_it(stage: Stage) -> None:
     pages, now = stage.parts().pages, [10.0]
-    jobs = Jobs(Slow(analyst=RunAnalyst(attributor=Attributor())), READ, clock=lambda: now[0])
+    jobs = Jobs(Slow(analyst=RunAnalyst(attributor=Attributor())), read_here, clock=lambda: now[0])
     async with TestClient(
         TestServer(make_app(stage.parts(pages=replace(pages, jobs=jobs)))), cookie_jar=CookieJar(unsafe=True)
     ) as client:
@@ -383,10 +383,10 @@ async def settled(jobs: Jobs) -> None:
 
 
 def jobs_with(**limits: int) -> Jobs:
-    return Jobs(LocalOpinions(analyst=RunAnalyst(attributor=Attributor())), READ, JobLimits(**limits))
+    return Jobs(LocalOpinions(analyst=RunAnalyst(attributor=Attributor())), read_here, JobLimits(**limits))
 
 
-async def test_as_many_as_may_wait_and_no_more() -> None:
+async def test_waiting_jobs_are_bounded() -> None:
     jobs = jobs_with(at_once=1, waiting=1, of_a_session=5)
     for _ in range(2):
         jobs.start("me", asked(lambda: [RUN]))
@@ -398,7 +398,7 @@ async def test_as_many_as_may_wait_and_no_more() -> None:
     assert {job.state for job in jobs.of("me")} == {JobState.DONE}
 
 
-async def test_the_oldest_go_where_there_is_no_room() -> None:
+async def test_the_oldest_jobs_are_dropped_first() -> None:
     jobs = jobs_with(of_a_session=3, bytes=40_000)
     for _ in range(5):
         jobs.start("me", asked(lambda: [RUN], size=8_000))
@@ -424,7 +424,7 @@ async def test_a_deletion_drops_no_other_tenants_second_opinions() -> None:
     assert {job.asked.run_id: job.asked.tenant for job in jobs.of("me")} == {"run-1": theirs, "": NO_TENANT}
 
 
-async def test_the_one_that_ended_first_goes_first() -> None:
+async def test_the_job_that_ended_first_is_dropped_first() -> None:
     """Not the one asked for first, whose result may be seconds old."""
     jobs, go_on = jobs_with(bytes=20_000), Event()
 
@@ -447,7 +447,7 @@ async def test_the_one_that_ended_first_goes_first() -> None:
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 24_000), st.sampled_from(["run", "cancel"])))
 )
 @settings(deadline=None, max_examples=25)
-def test_what_jobs_take_is_known_without_summing(story: list[tuple[str, int, str]]) -> None:
+def test_the_memory_of_jobs_is_tracked_without_summing(story: list[tuple[str, int, str]]) -> None:
     """Whatever starts, grows while it is read, is cancelled, or makes room."""
 
     async def play() -> None:
@@ -482,7 +482,7 @@ def exact(jobs: Jobs, owners: str) -> None:
     assert all(jobs.find(job.owner, job.id) is job for job in held)
 
 
-async def test_our_own_bug_ends_one_job_and_says_nothing_of_ourselves() -> None:
+async def test_our_own_bug_ends_one_job_and_reveals_nothing() -> None:
     def broken() -> list[Trajectory]:
         raise KeyError("/secret/path")
 
@@ -493,13 +493,13 @@ async def test_our_own_bug_ends_one_job_and_says_nothing_of_ourselves() -> None:
     assert "secret" not in job.error
 
 
-async def test_only_what_can_be_asked_is_offered() -> None:
+async def test_only_available_methods_are_offered() -> None:
     offered = (await jobs_with().opinions.offer()).methods
     assert offered == ("auto", "signals")
     assert not [name for name in offered if re.search("random|constant", name)]
 
 
-async def test_what_a_page_says_of_an_analysis_does_not_change_while_it_is_written() -> None:
+async def test_a_page_shows_one_state_of_an_analysis_throughout() -> None:
     """Otherwise one that ends meanwhile would be neither running nor shown, and never be read again."""
     jobs = jobs_with()
     job = jobs.start("me", asked(lambda: [RUN]))
@@ -516,10 +516,10 @@ class Away(LocalOpinions):
         raise AnalyzerError("timeout")
 
 
-async def test_where_no_analyzer_answers_the_pages_say_so_and_show_the_rest(stage: Stage) -> None:
+async def test_without_an_analyzer_the_pages_say_so_and_show_the_rest(stage: Stage) -> None:
     await stage.add(RUN, "shop")
     pages = stage.parts().pages
-    jobs = Jobs(Away(analyst=RunAnalyst(attributor=Attributor())), READ)
+    jobs = Jobs(Away(analyst=RunAnalyst(attributor=Attributor())), read_here)
     async with TestClient(TestServer(make_app(stage.parts(pages=replace(pages, jobs=jobs))))) as client:
         for path in ("/try", "/runs/run-1"):
             async with client.get(path) as answer:
@@ -536,7 +536,7 @@ async def test_a_model_is_chosen_from_those_the_operator_named_and_no_other(stag
     pages = stage.parts().pages
     cheap = ScriptedModel(replies=["{}"] * 50, name="cheap")
     analyst = RunAnalyst(attributor=Attributor())
-    jobs = Jobs(LocalOpinions(analyst=analyst, models={"cheap": cheap}), READ)
+    jobs = Jobs(LocalOpinions(analyst=analyst, models={"cheap": cheap}), read_here)
     async with TestClient(
         TestServer(make_app(stage.parts(pages=replace(pages, jobs=jobs)))),
         cookie_jar=CookieJar(unsafe=True),
@@ -574,7 +574,7 @@ async def test_a_file_is_read_to_its_end_before_the_next_even_if_its_job_timed_o
     assert (job.state, len(begun) <= 1) == (JobState.DONE, True), begun
 
 
-async def test_what_a_small_file_unpacks_to_counts_too() -> None:
+async def test_the_unpacked_size_of_a_small_file_counts() -> None:
     large = run(step("planner", "x" * 10_000), task="t")
     jobs = jobs_with(bytes=25_000)
     for owner in ("me", "you", "them"):

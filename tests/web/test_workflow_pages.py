@@ -20,7 +20,7 @@ from analyzer import ServiceError
 from analyzer.issues.issue_store import DAY_NS, CountedRun, IssueStore
 from analyzer.issues.recurrence import Issue
 from analyzer.web.app import make_app
-from analyzer.web.reads.workflow_reads import WorkflowReader
+from analyzer.web.reads.issue_reads import WorkflowReader
 from collector_processor.core.disk import RUNS
 from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import NO_TENANT, Tenant
@@ -67,7 +67,7 @@ async def test_the_list_leads_to_what_a_workflow_always_does_and_that_to_its_run
     assert names[0] in await text_of(client, runs)
 
 
-async def test_a_release_that_fails_more_often_is_told_first(stage: Stage, client: Client) -> None:
+async def test_a_release_that_fails_more_often_is_shown_first(stage: Stage, client: Client) -> None:
     keep_runs(stage.verdicts._db, PLACE, ["passed"] * 40 + ["failed"])
     later = replace(PLACE, start_ns=PLACE.start_ns + DAY_NS)
     keep_runs(stage.verdicts._db, later, ["failed", "failed", "passed"] * 12, prefix="new", release="2.0")
@@ -140,7 +140,7 @@ async def test_too_few_passing_runs_say_what_is_needed(stage: Stage, client: Cli
     assert "it takes 10 passing runs with known steps, and there are 9" in page
 
 
-async def test_runs_without_a_history_are_no_fault(stage: Stage, client: Client) -> None:
+async def test_runs_without_a_history_cause_no_error(stage: Stage, client: Client) -> None:
     await stage.add(RUN, "shop", blame(RUN, 2), RunTotals(workflow="", steps=3))
     (path,) = links(await text_of(client, "/workflows"), "/workflow?")
     page = await text_of(client, path)

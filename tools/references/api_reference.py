@@ -11,7 +11,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
-from analyzer.web.schemas import openapi
+from analyzer.web.app import openapi
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
 _HEAD: Final = """# HTTP API

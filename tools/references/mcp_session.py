@@ -23,7 +23,7 @@ from typing import Any, Final
 from mcp import Client, StdioServerParameters
 from mcp.types import TextContent
 
-from analyzer.experiment.running.remembered import remember
+from analyzer.experiment.kept_experiments import remember
 from collector_processor.otlp import NO_TENANT
 from tests.e2e.test_backtest import CAREFUL, change, kept, record_runs, serving
 from tests.e2e.test_mcp_backtest import GIVEN, ended, session

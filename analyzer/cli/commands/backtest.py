@@ -45,9 +45,8 @@ from analyzer.experiment.captured import Capture, capturing
 from analyzer.experiment.experiment_output import shown
 from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.gateway_server import serving
-from analyzer.experiment.running.checks import Check, CheckFailed, every
-from analyzer.experiment.running.trial_runner import Options, Parts, Ran
-from analyzer.experiment.running.workflow import TIMEOUT_S, Command, Ended
+from analyzer.experiment.trial_runner import Options, Parts, Ran
+from analyzer.experiment.workflow import TIMEOUT_S, Check, CheckFailed, Command, Ended, every
 from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
 from analyzer.inquiry.terminal import console
 from analyzer.programs.child import Ended as ChildEnded

@@ -34,17 +34,20 @@ from analyzer.lab.evaluation.bench_tables import to_svg
 from analyzer.lab.evaluation.benchmark import (
     LEARNERS,
     Benchmark,
+    Contender,
     Job,
     blinded,
     examine,
     labelled,
+    multi_reference,
     out_of_fold,
+    read_contender,
+    second_labels,
     select,
     trained_on,
     withhold,
 )
-from analyzer.lab.evaluation.comparison import Contender, multi_reference, read_contender, second_labels
-from analyzer.lab.evaluation.comparison import compare as compare_scores
+from analyzer.lab.evaluation.benchmark import compare as compare_scores
 from analyzer.lab.evaluation.dataset import read_dataset
 from analyzer.lab.evaluation.scores import Score, Subject, share, share_interval, tabulate
 from analyzer.methods.attribution import Attributor

@@ -23,15 +23,9 @@ from analyzer.analyses.analyst import RunAnalyst
 from analyzer.analyses.composition import open_analyst
 from analyzer.cli.demo_run import play
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
-from analyzer.inquiry.terminal import (
-    attributes_table,
-    console,
-    run_heading,
-    steps_table,
-    verdict_panel,
-)
+from analyzer.inquiry.terminal import attributes_table, console, run_heading, steps_table, verdict_panel
 from analyzer.service.all_in_one import Running, running_service
-from analyzer.web.run_api import run_document
+from analyzer.web.api import run_document
 from collector_processor.core.analysis import NOTHING_EARNED, Analysis, Earned
 from collector_processor.core.records import StoredVerdict
 from collector_processor.exporters import MemoryExporter

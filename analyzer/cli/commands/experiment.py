@@ -76,11 +76,10 @@ from analyzer.experiment.open_experiment import (
     experiment as run_experiment,
 )
 from analyzer.experiment.replay.gateway_options import GatewayOptions
-from analyzer.experiment.running.checks import Check, every
-from analyzer.experiment.running.trial_runner import Options
-from analyzer.experiment.running.workflow import TIMEOUT_S, Command, Endpoint, Workflow
 from analyzer.experiment.sequential import Decision
+from analyzer.experiment.trial_runner import Options
 from analyzer.experiment.walk import MOST_TRIALS
+from analyzer.experiment.workflow import TIMEOUT_S, Check, Command, Endpoint, Workflow, every
 from analyzer.inquiry.terminal import console
 from analyzer.issues.labels.kept_trace import KeptTrace
 from analyzer.records.proof_records import Remembered

@@ -46,9 +46,8 @@ from analyzer.experiment.open_experiment import CannotReplay, tape_of
 from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.gateway_server import Gateway, serving
 from analyzer.experiment.replay.tape import Tape
-from analyzer.experiment.running.checks import every
-from analyzer.experiment.running.trial_runner import Options, Parts
-from analyzer.experiment.running.workflow import TIMEOUT_S, Command, Endpoint, Workflow
+from analyzer.experiment.trial_runner import Options, Parts
+from analyzer.experiment.workflow import TIMEOUT_S, Command, Endpoint, Workflow, every
 from analyzer.inquiry.present import plain
 from analyzer.inquiry.terminal import console
 from analyzer.lab.injection.fault_kinds import FaultKind

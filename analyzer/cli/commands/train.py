@@ -33,7 +33,8 @@ from analyzer.issues.labels.label_store import LabelStore, OpinionStore
 from analyzer.issues.labels.labelling import UNNAMED, TrainingRuns, proved_runs, training_runs
 from analyzer.issues.labels.queue import Name, is_random
 from analyzer.issues.labels.run_label import Label
-from analyzer.lab.evaluation.dataset import history_key, read_dataset
+from analyzer.lab.evaluation.dataset import read_dataset
+from analyzer.lab.evaluation.folds import history_key
 from analyzer.lab.evaluation.training import FEWEST, Contest, Example, Ruling, as_example, contest
 from analyzer.lab.evaluation.validation import CURVE, FOLDS, Labelled, certify, named, prepare
 from analyzer.methods.ranker import Ranker, read_model, write_model

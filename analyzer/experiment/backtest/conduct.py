@@ -15,8 +15,8 @@ from analyzer.experiment.call_budget import Spent
 from analyzer.experiment.replay.canonical import SYSTEM
 from analyzer.experiment.replay.tape import Tape
 from analyzer.experiment.replay.trial import Change, Edit
-from analyzer.experiment.running.trial_runner import Options, Parts, Ran, TrialRunner
-from analyzer.experiment.running.workflow import Ended, Workflow
+from analyzer.experiment.trial_runner import Options, Parts, Ran, TrialRunner
+from analyzer.experiment.workflow import Ended, Workflow
 from semconv.record import record, replace
 
 _RUN: Final = "BLAMESPAN_RUN"

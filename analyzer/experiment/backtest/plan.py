@@ -25,12 +25,14 @@ from analyzer.experiment.sequential import (
     CLEAR_EFFECT,
     REFUTING_ALPHA,
     Arm,
+    Sampling,
+    TrialResult,
+    count,
     log_evidence_of_healing,
     log_evidence_of_no_effect,
     log_evidence_of_passing,
     unlike,
 )
-from analyzer.experiment.trials import Sampling, TrialResult, count
 from semconv.record import record, replace
 
 MOST_TRIALS: Final = 20

@@ -76,7 +76,7 @@ def _write(folder: Path, program: str, servers: list[dict[str, Any]], root_url: 
     settings = folder / f"{program}.json"
     document = {"folder": str(folder), "program": program, "servers": servers}
     settings.write_text(json.dumps(document), encoding="utf-8")
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     command = shlex.join([sys.executable, "-I", "-c", _START, str(root), str(settings)])
     # The variable marks processes that outlive the trial: MCP's clients do not pass it on.
     lines = ("#!/bin/sh", f"export {TRIAL_VARIABLE}={shlex.quote(root_url)}", f'exec {command} "$@"', "")

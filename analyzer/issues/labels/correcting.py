@@ -42,8 +42,8 @@ from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.redaction import Redact
 from collector_processor.store.verdicts import RunStore
 from collector_processor.writeback.annotate import CarrierPolicy
+from collector_processor.writeback.carriers import unpack_place
 from collector_processor.writeback.outgoing import Decision, summary_of, write_back
-from collector_processor.writeback.span_places import unpack_place
 from semconv.model import Abstention, Attribution, Blame, Evidence, ProofDecision, Status, Trajectory, Verdict
 
 logger = logging.getLogger(__name__)

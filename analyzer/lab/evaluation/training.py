@@ -27,7 +27,7 @@ from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.match_agents import normalise, same_agent
 from analyzer.inquiry.posterior import LEAST_RUNS, LogShares, SetRule, set_rule
-from analyzer.lab.evaluation.dataset import RunKeys, history_key, split_by_keys, task_key
+from analyzer.lab.evaluation.folds import RunKeys, history_key, split_by_keys, task_key
 from analyzer.methods.ranker import MOST_ASKED, Panel, Ranker, Record, familiarity, step_rows
 from analyzer.methods.ranker_features import VERSION, Table, featurise
 from semconv.model import Step

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from analyzer.inquiry.conversation import Conversation
-from analyzer.lab.evaluation.dataset import families, split_by_keys
+from analyzer.lab.evaluation.folds import families, split_by_keys
 from analyzer.lab.evaluation.scores import Score, Subject, confident, score, tabulate
 from analyzer.lab.evaluation.training import FEWEST, Example, as_example, train
 from analyzer.methods.ranker import Ranker

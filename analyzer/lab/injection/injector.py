@@ -23,9 +23,8 @@ from analyzer.experiment.replay.matching import Match, Spoken
 from analyzer.experiment.replay.read_tape import read_tape
 from analyzer.experiment.replay.tape import Answer, RecordedCall, Tape
 from analyzer.experiment.replay.trial import Change
-from analyzer.experiment.running.trial_runner import Options, Parts, TrialRunner, in_parallel
-from analyzer.experiment.sequential import Arm, interval
-from analyzer.experiment.trials import Sampling, TrialResult, count
+from analyzer.experiment.sequential import Arm, Sampling, TrialResult, count, interval
+from analyzer.experiment.trial_runner import Options, Parts, TrialRunner, in_parallel
 from analyzer.lab.injection.fault_kinds import FaultKind, corrupted
 from analyzer.recordings.otlp_file import trace_document
 from collector_processor.core.runs import Run

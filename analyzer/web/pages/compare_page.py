@@ -30,13 +30,13 @@ from analyzer.history.run_diff import (
 from analyzer.inquiry.present import plain
 from analyzer.inquiry.visible import visible
 from analyzer.inquiry.whole_run import WholeRun, WholeStep
+from analyzer.web.api import run_document
 from analyzer.web.pages.front import PageContext, routed
 from analyzer.web.reads.documents import RunRow
-from analyzer.web.reads.nearest import NoneNear, TooLong, find_nearest, require_short
 from analyzer.web.reads.run_query import RunQuery
+from analyzer.web.reads.whole_runs import NoneNear, TooLong, find_nearest, require_short
 from analyzer.web.remembered import PreparedParts
 from analyzer.web.rendering import long_answer
-from analyzer.web.run_api import run_document
 from collector_processor.core.records import StoredVerdict
 from collector_processor.store.small_tables import TrialArm
 

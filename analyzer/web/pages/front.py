@@ -16,11 +16,9 @@ from analyzer.issues.labels.correcting import KeptOpinions
 from analyzer.issues.labels.labelling import AcceptedLabel
 from analyzer.issues.labels.run_label import Label, Statement
 from analyzer.web.guard import SIGN_IN, STATIC, Handler, Sessions, require_stated_origin
-from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.issue_reads import IssueReader
-from analyzer.web.reads.trends import Trends
+from analyzer.web.reads.archive import RunArchive, Trends
+from analyzer.web.reads.issue_reads import IssueReader, WorkflowReader
 from analyzer.web.reads.whole_runs import WholeRuns
-from analyzer.web.reads.workflow_reads import WorkflowReader
 from analyzer.web.remembered import PreparedParts
 from analyzer.web.rendering import Renderer
 from analyzer.web.requested_analyses import Jobs

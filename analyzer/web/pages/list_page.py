@@ -24,9 +24,9 @@ from analyzer.issues.labels.run_label import LabelKind
 from analyzer.issues.recurrence import Issue
 from analyzer.web.pages.front import PageContext, routed
 from analyzer.web.pages.run_page import issues_of
+from analyzer.web.reads.archive import Trend
 from analyzer.web.reads.documents import RunPage, RunRow
 from analyzer.web.reads.run_query import FILTERS, MOST_ASKED, InvalidFilter, Sort, read_filters, write_key
-from analyzer.web.reads.trends import Trend
 from analyzer.web.rendering import percent, seconds, token_count, usd
 from collector_processor.core.disk import StoreError
 
@@ -53,12 +53,12 @@ _SORTED: Final[Mapping[str, tuple[Sort, Sort]]] = {
     "Cost": (Sort.COSTLIEST, Sort.CHEAPEST),
 }
 """Columns that sort the list, each with its descending and its ascending order."""
-_NAMES: Final = (
+_COLUMNS: Final = (
     "When", "Task", "Service", "Workflow", "Agent to blame", "Step", "Sure", "Steps", "Duration", "Tokens",
     "Cost", "Issue",
 )  # fmt: skip
 _NUMERIC: Final = frozenset({"Step", "Sure", "Steps", "Duration", "Tokens", "Cost"})
-CHOOSABLE: Final = tuple(name for name in _NAMES if name not in {"When", "Task", "Agent to blame"})
+CHOOSABLE: Final = tuple(name for name in _COLUMNS if name not in {"When", "Task", "Agent to blame"})
 """Columns that can be hidden."""
 _LEAST_ALIKE: Final = 2
 """Fewest runs of a page whose equal values hide a column."""
@@ -280,7 +280,7 @@ class ShownColumn:
 
 def columns_of(asked: Asked) -> tuple[ShownColumn, ...]:
     """Return the columns of a view."""
-    return tuple(_column(name, asked) for name in _NAMES)
+    return tuple(_column(name, asked) for name in _COLUMNS)
 
 
 def in_utc(text: str) -> str:

@@ -17,13 +17,13 @@ from aiohttp import web
 from analyzer.issues.labels.queue import Candidate, Question, choose
 from analyzer.issues.recurrence import Issue
 from analyzer.records.json_records import QueuedRun, QueuedRuns
+from analyzer.web.api import read_number, run_document
 from analyzer.web.pages.front import PageContext, routed
 from analyzer.web.pages.run_page import MOST_APART, view
 from analyzer.web.pages.step_page import Wanted
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.documents import RunRow
 from analyzer.web.reads.run_query import RunName, RunQuery
-from analyzer.web.run_api import read_number, run_document
 from collector_processor.core.records import PROOF
 from collector_processor.otlp import Tenant
 from semconv.model import ProofDecision, Status

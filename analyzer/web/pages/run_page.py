@@ -24,7 +24,14 @@ from analyzer.issues.labels.kept_trace import otlp_json
 from analyzer.issues.labels.run_label import LabelKind, LabelRefused, Statement
 from analyzer.issues.recurrence import Issue
 from analyzer.methods.choice import Offer
-from analyzer.web.api import author_of, label_document
+from analyzer.web.api import (
+    author_of,
+    label_document,
+    opinions_of,
+    read_steps,
+    run_document,
+    versions_document,
+)
 from analyzer.web.guard import require_stated_origin
 from analyzer.web.pages.front import PageContext, TraceLink, routed
 from analyzer.web.pages.issue_page import experiment_command, shown_proofs
@@ -44,7 +51,6 @@ from analyzer.web.reads.run_query import MOST_ASKED, RunName
 from analyzer.web.remembered import PreparedParts
 from analyzer.web.rendering import long_answer
 from analyzer.web.requested_analyses import Jobs
-from analyzer.web.run_api import opinions_of, read_steps, run_document, versions_document
 from collector_processor.core.records import EXPERIMENT, SECOND_OPINION, StoredVerdict
 from collector_processor.otlp import MalformedRequestError
 from collector_processor.rebuild.kept_spans import unpack_spans

@@ -18,6 +18,7 @@ from aiohttp import web
 
 from analyzer.inquiry.present import plain
 from analyzer.inquiry.whole_run import WholeRun, WholeStep
+from analyzer.web.api import run_document
 from analyzer.web.pages.front import PageContext, routed
 from analyzer.web.pages.picture import Clock, Suspicion
 from analyzer.web.pages.step_texts import (
@@ -32,7 +33,6 @@ from analyzer.web.pages.step_texts import (
     tools_of,
 )
 from analyzer.web.reads.whole_runs import ReadRun
-from analyzer.web.run_api import run_document
 from collector_processor.core.records import StoredVerdict
 from collector_processor.core.runs import CleanRun
 from semconv.model import Span, SpanStatus, Status, Step, StepKind, Trajectory

@@ -27,8 +27,8 @@ from analyzer.issues.workflow_reports import (
 from analyzer.telemetry.metric_table import MAX_WORKFLOWS
 from analyzer.web.pages.front import PageContext, TenantOf, routed
 from analyzer.web.pages.issue_page import change_words, share_words
+from analyzer.web.reads.issue_reads import ShownWorkflow, ShownWorkflows, WorkflowReader
 from analyzer.web.reads.run_query import MOST_ASKED
-from analyzer.web.reads.workflow_reads import ShownWorkflow, ShownWorkflows, WorkflowReader
 from analyzer.web.rendering import long_answer, workflow_path
 from collector_processor.otlp import Tenant
 from semconv.record import record

@@ -116,7 +116,7 @@ def _without_copies(given: Attributes) -> Attributes:
 def _is_lost(original: str, given: Attributes, copy: AttributeValue) -> bool:
     """Tell whether a value can only be that of a removed attribute: no instrumentation writes it so."""
     if original == ENTITY_NAME:
-        return given[TRACELOOP_KIND] in _NAMELESS_KINDS
+        return str(given[TRACELOOP_KIND]) in _NAMELESS_KINDS
     return not any("role" in mapping(each) for each in items(copy))
 
 

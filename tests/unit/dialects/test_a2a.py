@@ -9,7 +9,7 @@ import pytest
 from collector_processor.core.runs import Run
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.stages import rebuild
-from semconv.dialects import ActionKind, Surroundings, read_action
+from semconv.dialects import USUAL, ActionKind, Surroundings
 from semconv.model import Span, TraceId, Trajectory
 from tests.factories import agent, chat, ordered, outline, span, workflow
 
@@ -62,7 +62,7 @@ def test_values_of_any_type_are_read(value: Any) -> None:
     for wrong in keys:
         made = a2a(1, parent=None, task="t1", state="TASK_STATE_FAILED")
         changed = span(1, kind=CLIENT, attributes={**made.attributes, wrong: value})
-        read_action(changed, Surroundings([changed]))
+        USUAL.action(changed, Surroundings([changed]))
         assert joined(changed)
 
 
@@ -101,7 +101,7 @@ def test_a_request_that_fails_is_its_callers_call() -> None:
 
 def test_looking_after_a_task_is_no_step() -> None:
     made = a2a(1, "GetExtendedAgentCard", parent=None)
-    action = read_action(made, Surroundings([made]))
+    action = USUAL.action(made, Surroundings([made]))
     assert action is not None
     assert (action.kind, action.agent) == (ActionKind.CONTAINER, None)
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from semconv.dialects import Action, ActionKind, Surroundings, read_action
+from semconv.dialects import USUAL, Action, ActionKind, Surroundings
 from semconv.model import AgentSource, AttributeValue, Event, Span
 from tests.factories import ordered, outline, span
 
 
 def read(*spans: Span) -> Action:
     """Read the last of ``spans``, with the others as its surroundings."""
-    action = read_action(spans[-1], Surroundings(spans))
+    action = USUAL.action(spans[-1], Surroundings(spans))
     assert action is not None
     return action
 
@@ -228,7 +228,7 @@ def test_logfires_functions_name_who_calls_a_model() -> None:
 
 def test_logfires_spans_of_a_web_server_are_nobodys() -> None:
     made = span(1, attributes={"logfire.msg_template": "GET /"}, scope="logfire.fastapi")
-    assert read_action(made, Surroundings([made])) is None
+    assert USUAL.action(made, Surroundings([made])) is None
 
 
 @pytest.mark.parametrize(

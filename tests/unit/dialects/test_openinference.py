@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from semconv.dialects import Action, ActionKind, Surroundings, read_action
+from semconv.dialects import USUAL, Action, ActionKind, Surroundings
 from semconv.model import AgentSource, Span, StepKind
 from tests.factories import openinference, ordered, outline, span
 
 
 def read(made: Span, *others: Span) -> Action:
-    action = read_action(made, Surroundings([made, *others]))
+    action = USUAL.action(made, Surroundings([made, *others]))
     assert action is not None
     return action
 
@@ -192,7 +192,7 @@ def test_the_task_is_found_in_the_input(value: Any, task: str) -> None:
 @pytest.mark.parametrize("kind", ["UNKNOWN", "", 7, None])
 def test_an_unknown_kind_is_not_ours(kind: Any) -> None:
     made = span(1, attributes={"openinference.span.kind": kind})
-    assert read_action(made, Surroundings([made])) is None
+    assert USUAL.action(made, Surroundings([made])) is None
 
 
 def test_claudes_subagent_is_named_by_the_tool_call_that_spawned_it() -> None:

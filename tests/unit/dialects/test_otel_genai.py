@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from semconv.dialects import Action, ActionKind, Surroundings, read_action
+from semconv.dialects import USUAL, Action, ActionKind, Surroundings
 from semconv.model import AgentSource, Event, Outcome, OutcomeSource, Span, SpanStatus
 from semconv.record import replace
 from tests.factories import agent, chat, messages, ordered, outline, said, span, tool, workflow
 
 
 def read(made: Span) -> Action:
-    action = read_action(made, Surroundings([made]))
+    action = USUAL.action(made, Surroundings([made]))
     assert action is not None
     return action
 

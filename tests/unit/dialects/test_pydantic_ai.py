@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from semconv.dialects import ActionKind, Surroundings, read_action
+from semconv.dialects import USUAL, ActionKind, Surroundings
 from semconv.model import ContentState, Event, Span
 from tests.factories import ordered, span
 
@@ -99,7 +99,7 @@ def test_an_output_function_is_an_answer_and_its_failure_is_a_step() -> None:
 
 def test_waiting_for_approval_is_no_failure() -> None:
     waiting = tool(attributes={"pydantic_ai.tool.deferral.name": "ApprovalRequired"}, error="approval")
-    action = read_action(waiting, Surroundings((run_of(), waiting)))
+    action = USUAL.action(waiting, Surroundings((run_of(), waiting)))
     assert action is not None
     assert (action.kind, action.failed) == (ActionKind.TOOL, False)
 

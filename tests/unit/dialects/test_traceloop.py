@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from analyzer.signals.triage import triage
-from semconv.dialects import Action, ActionKind, Surroundings, read_action
+from semconv.dialects import USUAL, Action, ActionKind, Surroundings
 from semconv.dialects.reading.tools import tools_in
-from semconv.model import Completion, Scope, Span, SpanStatus
+from semconv.model import AttributeValue, Completion, Scope, Span, SpanStatus
 from tests.factories import messages, ordered, outline, said, span
 
 LANGCHAIN = "opentelemetry.instrumentation.langchain"
@@ -20,7 +20,7 @@ OPENAI_AGENTS = "opentelemetry.instrumentation.openai_agents"
 
 def read(*spans: Span) -> Action:
     """Read the last of ``spans``, with the others as its surroundings."""
-    action = read_action(spans[-1], Surroundings(spans))
+    action = USUAL.action(spans[-1], Surroundings(spans))
     assert action is not None
     return action
 
@@ -115,7 +115,7 @@ def test_decorated_functions_name_agents_and_tools() -> None:
 
 def test_anothers_span_inside_a_workflow_stays_anothers() -> None:
     made = span(1, attributes={"traceloop.workflow.name": "team", "db.system": "mysql"})
-    assert read_action(made, Surroundings([made])) is None
+    assert USUAL.action(made, Surroundings([made])) is None
 
 
 def contrib(
@@ -288,3 +288,13 @@ def test_llama_indexs_call_without_an_end_failed_if_the_run_is_over(
     (step,) = run.steps
     assert (step.agent, step.status, bool(run.root_error)) == ("purser", status, status is SpanStatus.ERROR)
     assert triage(run).failed is (status is SpanStatus.ERROR)
+
+
+def test_a_kind_that_is_an_object_is_read_without_an_error() -> None:
+    attributes: dict[str, AttributeValue] = {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": "planner",
+        "traceloop.span.kind": {"role": "task"},
+    }
+    made = span(1, attributes=attributes, scope=LANGCHAIN)
+    assert ordered(made).agents == ("planner",)

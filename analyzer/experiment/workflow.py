@@ -1,4 +1,4 @@
-"""Runners of the user's workflow: as a command, over HTTP, or as a function. Not pure.
+"""Runners of the user's workflow (command, HTTP, function), and checks whether it succeeded. Not pure.
 
 A command gets a process group of its own, which is killed when the trial ends: on its own, by the time limit
 or by Ctrl-C. Children that left the group are found by their environment, which contains the trial's URL.
@@ -14,10 +14,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import aiohttp
 
+from analyzer.inquiry.errors import AnalyzerError
 from semconv.emit.tool_playback import TRIAL_VARIABLE
 from semconv.record import record
 
@@ -244,3 +245,61 @@ def _in_trial(trial: str) -> list[int]:
             if pid != own and wanted in place.read_bytes().split(b"\0"):
                 found.append(pid)
     return found
+
+
+CHECK_TIMEOUT_S: Final = 60.0
+
+Check: TypeAlias = Callable[[Ended], Awaitable[bool]]
+"""Returns whether a run that ended on its own succeeded."""
+
+
+class CheckFailed(AnalyzerError):  # noqa: N818 - a statement reads better at the ``raise``
+    """The check itself could not be run."""
+
+
+@record
+class CommandCheck:
+    """Check by a command that reads the output and exits with 0 for success."""
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables added to ours."""
+
+    async def __call__(self, ended: Ended) -> bool:
+        """Run the check.
+
+        Raises:
+            CheckFailed: it cannot be started, or does not end.
+        """
+        try:
+            checked = await run_command(
+                self.arguments, {**os.environ, **self.environment}, ended.output.encode(), CHECK_TIMEOUT_S
+            )
+        except OSError as error:
+            raise CheckFailed(f"--check {self.arguments[0]}: {error.strerror or error}") from error
+        if checked.timed_out:
+            raise CheckFailed(f"--check {self.arguments[0]}: not done in {CHECK_TIMEOUT_S:g} s")
+        return checked.code == 0
+
+
+@record
+class Contains:
+    """Check that the output contains a text."""
+
+    text: str
+
+    async def __call__(self, ended: Ended) -> bool:
+        """Look for the text."""
+        return self.text in ended.output
+
+
+def every(checks: Sequence[Check]) -> Check:
+    """Return a check that passes if all of these pass."""
+
+    async def check(ended: Ended) -> bool:
+        for each in checks:
+            if not await each(ended):
+                return False
+        return True
+
+    return check

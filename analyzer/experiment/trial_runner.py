@@ -11,10 +11,9 @@ from analyzer.experiment.replay.canonical import Difference
 from analyzer.experiment.replay.gateway_server import Gateway
 from analyzer.experiment.replay.tape import Tape
 from analyzer.experiment.replay.trial import CLIENT_GONE, Change, TrialReport
-from analyzer.experiment.running.checks import Check
-from analyzer.experiment.running.workflow import TIMEOUT_S, Ended, Workflow
-from analyzer.experiment.trials import Draw, TrialResult
+from analyzer.experiment.sequential import Draw, TrialResult
 from analyzer.experiment.walk import MOST_TRIALS
+from analyzer.experiment.workflow import TIMEOUT_S, Check, Ended, Workflow
 from analyzer.inquiry.method import Clock
 from semconv.attributes import TRIAL
 from semconv.record import record

@@ -1,1 +1,0 @@
-"""Trials: starting the workflow, checking its results, and accounting for them."""
