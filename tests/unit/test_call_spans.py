@@ -69,6 +69,17 @@ def test_a_program_without_instrumentation_has_agents_tools_task_and_answer() ->
     assert found.steps[0].calls[0].name == "sales"
 
 
+def test_agents_that_share_a_conversation_repeat_no_tool() -> None:
+    shared = (TASK, CALLED, RESULT, {"role": "assistant", "content": "1,200 units"})
+    heard = call(5, "You are the writer.", *shared, said={"content": "We sold 1,200."})
+    found = steps(spans_of_calls((ASKED, FOUND, heard), "report", ids()))
+    assert [step.agent for step in found.steps if step.kind is StepKind.TOOL] == ["researcher"]
+    own = call(6, "You are the writer.", TASK, said={"content": None, "tool_calls": [SALES]})
+    again = call(8, "You are the writer.", TASK, CALLED, RESULT, said={"content": "We sold 1,200."})
+    found = steps(spans_of_calls((ASKED, FOUND, own, again), "report", ids()))
+    assert [step.agent for step in found.steps if step.kind is StepKind.TOOL] == ["researcher", "writer"]
+
+
 def test_unnamed_agents_are_distinguished_by_the_beginning_of_their_instructions() -> None:
     long = "Answer kindly and in short sentences. " * 4
     said = {"content": "yes"}
