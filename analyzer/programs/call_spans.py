@@ -84,11 +84,11 @@ def spans_of_calls(calls: Iterable[PassedCall], program: str, new_id: NewId) -> 
         )
         for span in sorted(inner, key=lambda span: span.start_ns)
     ]
-    root = _root(program, spans)
+    root = program_span(program, spans)
     return (replace(root, trace_id=trace_id, span_id=root_id, resource=resource), *spans)
 
 
-def _root(program: str, inner: Sequence[Span | PassedCall]) -> Span:
+def program_span(program: str, inner: Sequence[Span | PassedCall]) -> Span:
     """Return a span for the program around what happened in it; it has no ids yet."""
     return Span(
         trace_id=_NO_TRACE,
@@ -102,37 +102,6 @@ def _root(program: str, inner: Sequence[Span | PassedCall]) -> Span:
         },
         scope=_SCOPE,
     )
-
-
-def is_bare(spans: Sequence[Span], reader: Reader) -> bool:
-    """Return whether a trace begins with a model call or a tool: nothing says which run they are part of."""
-    around = Surroundings(spans)
-    roots = [reader.action(span, around) for span in around.roots]
-    return all(_kind(action) in {ActionKind.LLM, ActionKind.TOOL} for action in roots)
-
-
-def gathered(
-    traces: Sequence[Sequence[Span]], calls: Sequence[PassedCall], program: str, new_id: NewId
-) -> tuple[Span, ...]:
-    """Return bare traces as one, below a root span for the program that encloses the calls too.
-
-    Instrumentation of a provider's client alone begins a trace with each model call. The program ran once, so
-    they are steps of one run, as calls that only the gateway saw are.
-    """
-    trace_id, root_id = TraceId(new_id(16)), SpanId(new_id(8))
-    ids = {key_of(span): SpanId(new_id(8)) for spans in traces for span in spans}  # unique in a trace only
-    inner = [
-        replace(
-            span,
-            trace_id=trace_id,
-            span_id=ids[key_of(span)],
-            parent_id=ids.get((span.trace_id, span.parent_id), root_id) if span.parent_id else root_id,
-        )
-        for spans in traces
-        for span in spans
-    ]
-    root = _root(program, [*inner, *calls])
-    return (replace(root, trace_id=trace_id, span_id=root_id, resource=inner[0].resource), *inner)
 
 
 def _read(calls: Iterable[PassedCall]) -> list[_Seen]:

@@ -167,7 +167,7 @@ def _prove(
     proof = proving.Proof(
         command=program.command, wishes=wishes, providers=program.providers or os.environ, max_calls=max_calls
     )
-    proving.prove(proof, last.runs, last.verdicts, last.seen, settings)
+    proving.prove(proof, last.runs, last.verdicts, settings)
 
 
 @record
@@ -238,7 +238,7 @@ async def _told(reporter: Any, voice: Any, seen: Seen, kept: list[_LastJudged]) 
     voice.say(seen, judged)
     kept[:] = [_LastJudged(seen=seen, runs=reporter.runs, verdicts=judged)]
     try:
-        reporter.save(seen)
+        reporter.save()
     except (AnalyzerError, CollectorError, OSError) as error:
         complain(str(error))
         return seen.ended.code or 1
