@@ -19,7 +19,7 @@ from collector_processor.trajectory import order
 from semconv.attributes import GEN_AI_WORKFLOW_NAME
 from semconv.dialects import Reader
 from semconv.dialects.reading.action import ActionKind, Surroundings, key_of
-from semconv.model import UNKNOWN_AGENT, Span, SpanId, Trace, TraceId
+from semconv.model import UNKNOWN_AGENT, Span, SpanId, StepKind, Trace, TraceId
 from semconv.record import record, replace
 
 
@@ -48,8 +48,8 @@ def runs_of_program(
     """
     # A trace without a step of an agent, such as one of an HTTP client alone, owns no call.
     with_steps = [one for one in traces if one.trajectory.steps]
+    bare = [one for one in with_steps if is_bare(one.trace.spans, reader)]
     own = [one for one in with_steps if not is_bare(one.trace.spans, reader)]
-    bare = [one.trace.spans for one in with_steps if is_bare(one.trace.spans, reader)]
     shares, left = owners_of(calls, [one.trace.spans for one in own])
     told: list[Run] = []
     for one, share in zip(own, shares, strict=True):
@@ -57,12 +57,25 @@ def runs_of_program(
         left += others
         told.append(_ordered(replace(one.trace, spans=spans), reader))
     found = [_as_one(group, program, new_id) for group in together(told)]
-    if bare:
-        parts = gathered(bare, left, program, new_id)
+    if alone := [one.trace.spans for one in bare if not _is_repeated(one, told)]:
+        parts = gathered(alone, left, program, new_id)
         rest, _ = joined_with(parts, left, reader, new_id)  # all calls are inside
     else:
         rest = spans_of_calls(left, program, new_id)
     return (*found, _ordered(Trace(spans=rest), reader)) if rest else tuple(found)
+
+
+def _is_repeated(bare: Run, runs: Sequence[Run]) -> bool:
+    """Return whether other runs show all calls of a trace too.
+
+    OpenInference's instrumentation of LangChain sets no context, so that the spans of the same calls that
+    another instrumentation makes, of the provider's client, begin traces of their own.
+    """
+    others = [step for run in runs for step in run.trajectory.steps if step.kind is StepKind.LLM]
+    return all(
+        any(one.start_ns <= step.start_ns <= one.end_ns and one.output == step.output for one in others)
+        for step in bare.trajectory.steps
+    )
 
 
 def _ordered(trace: Trace, reader: Reader) -> Run:

@@ -11,6 +11,7 @@ from collector_processor.core.runs import Run
 from semconv.dialects import USUAL
 from semconv.model import UNKNOWN_AGENT, StepKind, Trace, TraceId
 from semconv.record import replace
+from tests.factories import at
 from tests.unit.test_call_spans import ASKED, CHAT, FOUND, TOLD, ids, own, steps
 
 FIGURES = "January 1,200 units, February 1,450 units and March 980."
@@ -75,6 +76,17 @@ def test_workflows_that_a_program_declares_stay_apart_unless_one_reads_the_other
     reader = agent(2, "clerk", f"Add up: {FIGURES}", TOTAL, gen_ai__workflow__name="sums")
     assert shown(first, second) == [["researcher"], ["clerk"]]
     assert shown(first, reader) == [["researcher", "clerk"]]
+
+
+def test_a_model_call_that_two_instrumentations_record_is_one_step() -> None:
+    once = agent(1, "writer", "Say 3,630.", TOTAL)
+    call = replace(once.trace.spans[1], trace_id=TraceId(f"{9:032x}"), parent_id=None, start_ns=at(1200))
+    again, other = (
+        Run(trace=Trace(spans=spans), trajectory=steps(spans))
+        for spans in ((call,), (replace(call, start_ns=at(4000), end_ns=at(4500)),))
+    )
+    assert shown(once, again) == [["writer"]]
+    assert shown(once, other) == [["writer"], [UNKNOWN_AGENT]]
 
 
 def test_model_calls_that_each_begin_a_trace_are_one_run_of_the_program() -> None:
