@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ from analyzer.cli.repeated_runs import (
 )
 from analyzer.experiment.running.checks import Check, CommandCheck, Contains, every
 from analyzer.experiment.running.workflow import Ended as Output
-from analyzer.inquiry.present import counted, error_console, run_heading, steps_table, verdict_panel
+from analyzer.inquiry.present import counted, error_console, plain, run_heading, steps_table, verdict_panel
 from analyzer.inquiry.verdict import to_json
 from analyzer.programs.child import Ended, Seen, Wishes
 from analyzer.programs.model_call import PassedCall
@@ -45,6 +46,8 @@ from semconv.model import (
 )
 from semconv.record import record, replace
 
+_MOST_INSTRUCTIONS: Final = 90
+"""Characters of an agent's instructions that tell it from others."""
 _ACCUSED: Final = frozenset({Status.ATTRIBUTED, Status.SUSPECTED})
 
 
@@ -273,7 +276,15 @@ def _show(judged: Judged) -> None:
     screen, trajectory, attribution = error_console(), judged.trajectory, judged.attribution
     screen.print("", run_heading(trajectory), "", sep="\n")
     screen.print(steps_table(trajectory, attribution, width=screen.width), "")
+    for agent, instructions in _numbered(trajectory).items():
+        screen.print(f"{agent}: “{plain(instructions, _MOST_INSTRUCTIONS)}”", style="dim", markup=False)
     screen.print(verdict_panel(attribution, trajectory))
+
+
+def _numbered(trajectory: Trajectory) -> dict[str, str]:
+    """Return the instructions of the agents that only a number names, by which a reader knows them."""
+    told = {step.agent: step.instructions for step in trajectory.steps if step.instructions}
+    return {agent: text for agent, text in told.items() if re.fullmatch(r"agent \d+", agent)}
 
 
 def _advise(seen: Seen) -> None:
@@ -297,7 +308,7 @@ def _say_why_nothing(seen: Seen) -> None:
     sent = "its spans show no step of an agent" if seen.traces else "it sent no spans"
     passed = "and no model call passed" if seen.has_gateway else "and --no-gateway was given"
     complain(f"nothing to judge in {seen.program} (exit code {seen.ended.code}): {sent}, {passed}.")
-    if seen.has_gateway and not seen.traces:
+    if seen.has_gateway and not seen.traces and seen.ended.code == 0:
         complain(
             "clients that take their address in code are not seen: leave base_url out there, or take it from"
             " OPENAI_BASE_URL or ANTHROPIC_BASE_URL. Or instrument the program: docs/instrument.md has the"
