@@ -7,15 +7,15 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from analyzer.inquiry.errors import AnalyzerError
-from analyzer.inquiry.present import plain
 from analyzer.telemetry.json_lines import json_text
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 PROGRAM: Final = "blamespan"
 
@@ -61,15 +61,25 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 def complain(message: str) -> None:
     """Print one line on standard error."""
+    from analyzer.inquiry.present import plain  # noqa: PLC0415 - most of the time that --help takes
+
     sys.stderr.write(f"{PROGRAM}: {plain(message, 2000)}\n")
 
 
 @contextmanager
 def progress_bar(what: str, total: int) -> Iterator[Progress]:
     """Show a progress bar on standard error during a long task; shows nothing unless it is a terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    from rich import progress  # noqa: PLC0415 - most commands show none
+    from rich.console import Console  # noqa: PLC0415 - as above
+
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+    )
     console = Console(stderr=True)
-    with Progress(
+    with progress.Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal or total < 2
     ) as bar:
         bar.add_task(what, total=total)
@@ -78,7 +88,7 @@ def progress_bar(what: str, total: int) -> Iterator[Progress]:
 
 def advance(bar: Progress) -> None:
     """Advance the bar of ``progress_bar`` by one."""
-    bar.advance(TaskID(0))
+    bar.advance(bar.task_ids[0])
 
 
 def missing_extra(error: ModuleNotFoundError) -> CommandFailed:

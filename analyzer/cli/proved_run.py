@@ -21,7 +21,7 @@ from analyzer.cli.output import OutputFormat, complain
 from analyzer.cli.repeated_runs import Judged
 from analyzer.cli.run_report import save_runs
 from analyzer.inquiry.errors import AnalyzerError
-from analyzer.programs.child import Seen, Wishes
+from analyzer.programs.child import Wishes
 from collector_processor.core.runs import Run
 from collector_processor.otlp import CollectorError
 from collector_processor.settings import Settings
@@ -43,9 +43,7 @@ class Proof:
     """Most live calls of all trials; needed for a model whose price is unknown."""
 
 
-def prove(
-    proof: Proof, runs: Sequence[Run], judged: Sequence[Judged], seen: Seen, settings: Settings
-) -> None:
+def prove(proof: Proof, runs: Sequence[Run], judged: Sequence[Judged], settings: Settings) -> None:
     """Try to prove which step broke the last run, or say what is missing for that."""
     if missing := _missing(proof.wishes, judged):
         complain(f"--prove: {missing}")
@@ -53,7 +51,7 @@ def prove(
     with tempfile.TemporaryDirectory(prefix="blamespan-") as folder:
         path = Path(folder) / "run.json"
         try:
-            save_runs(path, runs[-1:], seen.logs, settings, mode="wb")
+            save_runs(path, runs[-1:], settings, mode="wb")
             _experiment(proof, path)
         except (AnalyzerError, CollectorError) as error:
             complain(f"--prove: {str(error).replace(str(path), 'the run')}")

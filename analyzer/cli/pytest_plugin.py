@@ -299,4 +299,4 @@ def _save(folder: Path, test: str, runs: Sequence[Run]) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     name = re.sub(r"[^\w.-]+", "_", test)[-_LONGEST_NAME:]
-    save_runs(folder / f"{name}.json", runs, (), settings_here(None, None, None, None), mode="wb")
+    save_runs(folder / f"{name}.json", runs, settings_here(None, None, None, None), mode="wb")

@@ -14,7 +14,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 from analyzer.analyses.analyst import RunAnalyst
 from analyzer.cli.output import CommandFailed, complain
-from analyzer.cli.run_report import Shown
+from analyzer.cli.run_report import Shown, joined_logs
 from analyzer.service.all_in_one import Running, running_service
 from collector_processor.core.analysis import NOTHING_EARNED, Analysis, Earned
 from collector_processor.otlp import Signal, http_path
@@ -49,12 +49,11 @@ class _KnownAnalyses:
         return self._analyst.glance(trajectory)
 
 
-async def show_page(shown: Sequence[Shown], logs: Sequence[bytes], analyst: RunAnalyst) -> None:
+async def show_page(shown: Sequence[Shown], analyst: RunAnalyst) -> None:
     """Serve the pages of runs, print their address, and return at Ctrl-C or SIGTERM. Nothing is kept.
 
     Args:
         shown: the runs; the address is that of the last one.
-        logs: the program's OTLP requests of logs.
         analyst: for what is sent to the service besides.
 
     Raises:
@@ -75,16 +74,16 @@ async def show_page(shown: Sequence[Shown], logs: Sequence[bytes], analyst: RunA
             shutdown_s=_SHUTDOWN_S,
         )
         async with running_service(settings, _KnownAnalyses(analyst, shown)) as running:
-            await asyncio.to_thread(_send, f"http://{running.http}", shown, logs)
+            await asyncio.to_thread(_send, f"http://{running.http}", shown)
             run_id = shown[-1].trajectory.run_id
             await _shown(running, run_id, stopped)
             complain(f"page: http://{running.web}/runs/{quote(run_id, safe='')} (Ctrl-C ends)")
             await stopped.wait()
 
 
-def _send(url: str, shown: Sequence[Shown], logs: Sequence[bytes]) -> None:
+def _send(url: str, shown: Sequence[Shown]) -> None:
     opener = build_opener(ProxyHandler({}))
-    for signal_, body in _bodies(shown, logs):
+    for signal_, body in _bodies(shown):
         request = Request(  # noqa: S310 - our own receiver
             url + http_path(signal_), data=body, headers={"Content-Type": "application/x-protobuf"}
         )
@@ -92,8 +91,8 @@ def _send(url: str, shown: Sequence[Shown], logs: Sequence[bytes]) -> None:
             pass
 
 
-def _bodies(shown: Sequence[Shown], logs: Sequence[bytes]) -> Iterator[tuple[Signal, bytes]]:
-    for body in logs:
+def _bodies(shown: Sequence[Shown]) -> Iterator[tuple[Signal, bytes]]:
+    for body in joined_logs([span for one in shown for span in one.spans]):
         yield Signal.LOGS, body
     for one in shown:
         for start in range(0, len(one.spans), _MOST_SPANS):

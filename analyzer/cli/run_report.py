@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,19 +23,18 @@ from analyzer.cli.repeated_runs import (
 )
 from analyzer.experiment.workflow import Check, CommandCheck, Contains, every
 from analyzer.experiment.workflow import Ended as Output
-from analyzer.inquiry.present import counted
+from analyzer.inquiry.present import counted, plain
 from analyzer.inquiry.terminal import error_console, run_heading, steps_table, verdict_panel
 from analyzer.inquiry.verdict import to_json
-from analyzer.programs.call_spans import gathered, is_bare, joined_with, owners_of, spans_of_calls
 from analyzer.programs.child import Ended, Seen, Wishes
 from analyzer.programs.model_call import PassedCall
+from analyzer.programs.program_runs import runs_of_program
 from collector_processor.core.analysis import Analysis
 from collector_processor.core.runs import Run
 from collector_processor.otlp import MalformedRequestError
 from collector_processor.rebuild.encode import encode, encode_logs
 from collector_processor.rebuild.stages import rebuild
 from collector_processor.settings import Settings
-from collector_processor.trajectory import order
 from semconv.attributes import TASK_OUTCOME, TASK_OUTCOME_SOURCE
 from semconv.model import (
     LogRecord,
@@ -42,12 +42,13 @@ from semconv.model import (
     OutcomeSource,
     Span,
     Status,
-    Trace,
     Trajectory,
     agent_in_prose,
 )
 from semconv.record import record, replace
 
+_MOST_INSTRUCTIONS: Final = 90
+"""Characters of an agent's instructions that tell it from others."""
 _ACCUSED: Final = frozenset({Status.ATTRIBUTED, Status.SUSPECTED})
 
 
@@ -77,7 +78,6 @@ class Reporter:
         """Those of the last execution."""
         self._has_saved = False
         self._shown: Final[list[Shown]] = []
-        self._logs: Final[list[bytes]] = []
 
     async def judge(self, seen: Seen) -> tuple[Judged, ...]:
         """Return the verdict on each run of one execution of the program.
@@ -91,15 +91,13 @@ class Reporter:
             self.runs = runs = runs_of(seen.traces, seen.logs, seen.calls, seen.program)
         except MalformedRequestError as error:
             raise CommandFailed(f"the program's telemetry cannot be read: {error}") from error
-        if self._wishes.opens:
-            self._logs.extend(seen.logs)
         said = await _said(seen.ended, self._wishes)
         # Of several runs only the last can have ended the program.
         of_runs = [*[_Said() for _ in runs[1:]], said] if runs else []
         self.runs = tuple(_as_told(run, its) for run, its in zip(runs, of_runs, strict=True))
         return tuple([await self._judged(each, its) for each, its in zip(runs, of_runs, strict=True)])
 
-    def save(self, seen: Seen) -> None:
+    def save(self) -> None:
         """Write the runs judged last to the user's file, if one is named: a line for each execution.
 
         Raises:
@@ -108,7 +106,7 @@ class Reporter:
         path = self._wishes.save
         if path is None or not self.runs:
             return
-        save_runs(path, self.runs, seen.logs, self._settings, mode="ab" if self._has_saved else "wb")
+        save_runs(path, self.runs, self._settings, mode="ab" if self._has_saved else "wb")
         if not self._has_saved:
             complain(f"saved in {path}, without secrets: `blamespan attribute {path}` reads it")
         self._has_saved = True
@@ -122,7 +120,7 @@ class Reporter:
         if self._shown:
             from analyzer.cli.run_page import show_page  # noqa: PLC0415 - the whole service
 
-            await show_page(self._shown, self._logs, self._analyst)
+            await show_page(self._shown, self._analyst)
 
     async def _judged(self, run: Run, said: _Said) -> Judged:
         trajectory = self._clean(run.trajectory)
@@ -242,26 +240,8 @@ def runs_of(
         MalformedRequestError: a request is not OTLP.
     """
     reader = reader_here()
-    # A trace without a step of an agent, such as one of an HTTP client alone, owns no call.
-    seen_runs = [one for one in rebuild(traces, logs, reader=reader) if one.trajectory.steps]
-    own = [one for one in seen_runs if not is_bare(one.trace.spans, reader)]
-    bare = [one.trace.spans for one in seen_runs if is_bare(one.trace.spans, reader)]
-    found: list[Run] = []
-    shares, left = owners_of(calls, [one.trace.spans for one in own])
-    for one, share in zip(own, shares, strict=True):
-        spans, others = joined_with(one.trace.spans, share, reader, secrets.token_hex)
-        left += others
-        trace = replace(one.trace, spans=spans)
-        found.append(replace(one, trace=trace, trajectory=order(trace, reader)))
-    if bare:
-        parts = gathered(bare, left, program, secrets.token_hex)
-        spans, _ = joined_with(parts, left, reader, secrets.token_hex)  # all calls are inside
-    else:
-        spans = spans_of_calls(left, program, secrets.token_hex)
-    if spans:
-        trace = Trace(spans=spans)
-        found.append(Run(trace=trace, trajectory=order(trace, reader), reader=reader))
-    return tuple(found)
+    seen = rebuild(traces, logs, reader=reader)
+    return runs_of_program(seen, calls, program, reader, secrets.token_hex)
 
 
 @record
@@ -297,7 +277,15 @@ def _show(judged: Judged) -> None:
     screen, trajectory, attribution = error_console(), judged.trajectory, judged.attribution
     screen.print("", run_heading(trajectory), "", sep="\n")
     screen.print(steps_table(trajectory, attribution, width=screen.width), "")
+    for agent, instructions in _numbered(trajectory).items():
+        screen.print(f"{agent}: “{plain(instructions, _MOST_INSTRUCTIONS)}”", style="dim", markup=False)
     screen.print(verdict_panel(attribution, trajectory))
+
+
+def _numbered(trajectory: Trajectory) -> dict[str, str]:
+    """Return the instructions of the agents that only a number names, by which a reader knows them."""
+    told = {step.agent: step.instructions for step in trajectory.steps if step.instructions}
+    return {agent: text for agent, text in told.items() if re.fullmatch(r"agent \d+", agent)}
 
 
 def _advise(seen: Seen) -> None:
@@ -321,7 +309,7 @@ def _say_why_nothing(seen: Seen) -> None:
     sent = "its spans show no step of an agent" if seen.traces else "it sent no spans"
     passed = "and no model call passed" if seen.has_gateway else "and --no-gateway was given"
     complain(f"nothing to judge in {seen.program} (exit code {seen.ended.code}): {sent}, {passed}.")
-    if seen.has_gateway and not seen.traces:
+    if seen.has_gateway and not seen.traces and seen.ended.code == 0:
         complain(
             "clients that take their address in code are not seen: leave base_url out there, or take it from"
             " OPENAI_BASE_URL or ANTHROPIC_BASE_URL. Or instrument the program: docs/instrument.md has the"
@@ -329,15 +317,12 @@ def _say_why_nothing(seen: Seen) -> None:
         )
 
 
-def save_runs(
-    path: Path, runs: Sequence[Run], logs: Sequence[bytes], settings: Settings, *, mode: Literal["wb", "ab"]
-) -> None:
+def save_runs(path: Path, runs: Sequence[Run], settings: Settings, *, mode: Literal["wb", "ab"]) -> None:
     """Write the runs as one line of OTLP/JSON, without their secrets; ``ab`` keeps the lines before.
 
     Args:
         path: the file.
         runs: the runs.
-        logs: OTLP requests with their log records; empty for those that the runs' spans were joined with.
         settings: say which texts are secrets.
         mode: how the file is opened.
 
@@ -351,8 +336,7 @@ def save_runs(
     if keeper.redactor is None:
         raise CommandFailed(f"--save {path}: BLAMESPAN_EXPORT_TEXT=none allows no text to be written")
     spans = [span for one in runs for span in one.trace.spans]
-    bodies = logs or _joined_logs(spans)
-    (packed,) = keeper.pack([encode(spans)], bodies, [(spans, keeper.redactor.for_run())], [True])
+    (packed,) = keeper.pack([encode(spans)], joined_logs(spans), [(spans, keeper.redactor.for_run())], [True])
     if packed is None:
         raise CommandFailed(f"--save {path}: the run is too large")
     try:
@@ -362,7 +346,7 @@ def save_runs(
         raise CommandFailed(f"--save {path}: {error.strerror or error}") from error
 
 
-def _joined_logs(spans: Sequence[Span]) -> list[bytes]:
+def joined_logs(spans: Sequence[Span]) -> list[bytes]:
     """Return the log records of spans as a request: some frameworks have all their texts there."""
     records = [
         LogRecord(event=event, trace_id=span.trace_id, span_id=span.span_id, resource=span.resource)

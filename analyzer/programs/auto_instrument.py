@@ -32,23 +32,41 @@ _MOST_BYTES: Final = 1 << 20
 """Bounds of what is read of a program; beyond them it counts as having telemetry of its own."""
 _PROBE_S: Final = 20.0
 _SDK: Final = ("opentelemetry-distro", "opentelemetry-exporter-otlp")
-_INSTRUMENTATIONS: Final[Mapping[str, str]] = {
-    "langgraph": "openinference-instrumentation-langchain",
-    "langchain": "openinference-instrumentation-langchain",
-    "crewai": "openinference-instrumentation-crewai",
-    "openai-agents": "openinference-instrumentation-openai-agents",
-    "autogen-agentchat": "openinference-instrumentation-autogen-agentchat",
-    "ag2": "openinference-instrumentation-ag2",
-    "llama-index-core": "openinference-instrumentation-llama-index",
-    "smolagents": "openinference-instrumentation-smolagents",
-    "agno": "openinference-instrumentation-agno",
-    "dspy": "openinference-instrumentation-dspy",
-}
-"""By framework, the package that instruments it; those of docs/frameworks."""
+
+
+@record
+class _Framework:
+    """A framework of docs/frameworks, and what makes its spans."""
+
+    package: str
+    module: str
+    """What a program imports."""
+    instrumentation: str = ""
+    """The package that instruments it; empty if it emits spans by itself as soon as an SDK is set up."""
+
+
+_LANGCHAIN: Final = "openinference-instrumentation-langchain"
+_AUTOGEN: Final = "openinference-instrumentation-autogen-agentchat"
+_LLAMA_INDEX: Final = "openinference-instrumentation-llama-index"
+_FRAMEWORKS: Final = tuple(
+    _Framework(package=package, module=module, instrumentation=instrumentation)
+    for package, module, instrumentation in (
+        ("langgraph", "langgraph", _LANGCHAIN),
+        ("langchain", "langchain", _LANGCHAIN),
+        ("crewai", "crewai", "openinference-instrumentation-crewai"),
+        ("openai-agents", "agents", "openinference-instrumentation-openai-agents"),
+        ("autogen-agentchat", "autogen_agentchat", _AUTOGEN),
+        ("ag2", "autogen", "openinference-instrumentation-ag2"),
+        ("llama-index-core", "llama_index", _LLAMA_INDEX),
+        ("smolagents", "smolagents", "openinference-instrumentation-smolagents"),
+        ("agno", "agno", "openinference-instrumentation-agno"),
+        ("dspy", "dspy", "openinference-instrumentation-dspy"),
+        ("google-adk", "google.adk", ""),
+        ("strands-agents", "strands", ""),
+    )
+)
 _PROTOCOLS: Final = {"otlp_proto_http": "http/protobuf", "otlp_proto_grpc": "grpc"}
 """By the entry point of its exporter."""
-_NATIVE: Final = ("google-adk", "strands-agents")
-"""Frameworks that emit spans by themselves as soon as an SDK is set up."""
 _PROBE: Final = """
 import sys
 sys.path[:1] = []
@@ -117,20 +135,28 @@ def instrumenting(environ: Mapping[str, str], installed: Installed) -> dict[str,
     }
 
 
-def advice(installed: Installed) -> str:
-    """Return what to install so that more is seen of the frameworks found; empty if nothing is missing."""
-    found = {each: name for each, name in _INSTRUMENTATIONS.items() if each in installed.packages}
-    native = [each for each in _NATIVE if each in installed.packages]
-    if not found and not native:
+def advice(installed: Installed, source: str) -> str:
+    """Return what to install so that more is seen of a program's frameworks; empty if nothing is missing.
+
+    Args:
+        installed: what its Python has.
+        source: the text of its own files (``own_source``), of which the imports count.
+    """
+    found = [one for one in _FRAMEWORKS if one.package in installed.packages and _imports(source, one.module)]
+    if not found:
         return ""
-    sdk = () if installed.is_ready else _SDK
-    missing = [each for each in dict.fromkeys((*sdk, *found.values())) if each not in installed.packages]
+    wanted = (*(() if installed.is_ready else _SDK), *(one.instrumentation for one in found))
+    missing = [each for each in dict.fromkeys(wanted) if each and each not in installed.packages]
     if not missing:
         return ""
     return (
-        f"more can be seen of {', '.join((*found, *native))}: pip install {' '.join(missing)}"
+        f"more can be seen of {', '.join(one.package for one in found)}: pip install {' '.join(missing)}"
         " in the program's environment, and run it again"
     )
+
+
+def _imports(source: str, module: str) -> bool:
+    return re.search(rf"^\s*(?:from|import)\s+{re.escape(module)}\b", source, re.MULTILINE) is not None
 
 
 async def look_up(python: str, environ: Mapping[str, str]) -> Installed | None:
@@ -178,33 +204,33 @@ def python_of(command: Sequence[str]) -> str | None:
     return command[0] if _PYTHON.fullmatch(Path(command[0]).name) else None
 
 
-def has_own_telemetry(command: Sequence[str], folder: Path) -> bool:
-    """Return whether a Python program sets up telemetry by itself, as far as its own files say.
+def own_source(command: Sequence[str], folder: Path) -> str | None:
+    """Return the text of a Python program's own files, if they set up no telemetry.
 
     Args:
         command: Python and its arguments.
         folder: the working directory.
 
     Returns:
-        ``True`` too if the files are not found, not readable, or too many.
+        ``None`` too if the files are not found, not readable, or too many.
     """
     root, waiting = _beginning(command, folder)
     if not any(path.is_file() for path in waiting):
-        return True
-    seen: set[Path] = set()
+        return None
+    seen: dict[Path, str] = {}
     while waiting:
         path = waiting.pop()
         if path in seen or not path.is_file():
             continue
-        seen.add(path)
         source = _source(path)
-        if source is None or _OWN.search(source) or len(seen) > _MOST_FILES:
-            return True
+        if source is None or _OWN.search(source) or len(seen) >= _MOST_FILES:
+            return None
+        seen[path] = source
         imported = _imported(source, path, root)
         if imported is None:
-            return True
+            return None
         waiting += imported
-    return False
+    return "\n".join(seen.values())
 
 
 def _beginning(command: Sequence[str], folder: Path) -> tuple[Path, list[Path]]:

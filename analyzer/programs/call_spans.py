@@ -84,11 +84,11 @@ def spans_of_calls(calls: Iterable[PassedCall], program: str, new_id: NewId) -> 
         )
         for span in sorted(inner, key=lambda span: span.start_ns)
     ]
-    root = _root(program, spans)
+    root = program_span(program, spans)
     return (replace(root, trace_id=trace_id, span_id=root_id, resource=resource), *spans)
 
 
-def _root(program: str, inner: Sequence[Span | PassedCall]) -> Span:
+def program_span(program: str, inner: Sequence[Span | PassedCall]) -> Span:
     """Return a span for the program around what happened in it; it has no ids yet."""
     return Span(
         trace_id=_NO_TRACE,
@@ -102,37 +102,6 @@ def _root(program: str, inner: Sequence[Span | PassedCall]) -> Span:
         },
         scope=_SCOPE,
     )
-
-
-def is_bare(spans: Sequence[Span], reader: Reader) -> bool:
-    """Return whether a trace begins with a model call or a tool: nothing says which run they are part of."""
-    around = Surroundings(spans)
-    roots = [reader.action(span, around) for span in around.roots]
-    return all(_kind(action) in {ActionKind.LLM, ActionKind.TOOL} for action in roots)
-
-
-def gathered(
-    traces: Sequence[Sequence[Span]], calls: Sequence[PassedCall], program: str, new_id: NewId
-) -> tuple[Span, ...]:
-    """Return bare traces as one, below a root span for the program that encloses the calls too.
-
-    Instrumentation of a provider's client alone begins a trace with each model call. The program ran once, so
-    they are steps of one run, as calls that only the gateway saw are.
-    """
-    trace_id, root_id = TraceId(new_id(16)), SpanId(new_id(8))
-    ids = {key_of(span): SpanId(new_id(8)) for spans in traces for span in spans}  # unique in a trace only
-    inner = [
-        replace(
-            span,
-            trace_id=trace_id,
-            span_id=ids[key_of(span)],
-            parent_id=ids.get((span.trace_id, span.parent_id), root_id) if span.parent_id else root_id,
-        )
-        for spans in traces
-        for span in spans
-    ]
-    root = _root(program, [*inner, *calls])
-    return (replace(root, trace_id=trace_id, span_id=root_id, resource=inner[0].resource), *inner)
 
 
 def _read(calls: Iterable[PassedCall]) -> list[_Seen]:
@@ -205,18 +174,41 @@ def _known(values: Mapping[str, AttributeValue | None]) -> dict[str, AttributeVa
 def _tools(seen: Sequence[_Seen]) -> Iterator[Span]:
     """Yield a span for each tool whose call and whose result a request repeats, once.
 
-    Both stand in the same conversation, so that servers which use an id again, or none, confuse nothing.
+    Both stand in the same conversation, so that servers which use an id again, or none, confuse nothing. A
+    tool is of the agent whose answer asked for it: agents that share a conversation all repeat it.
     """
     shown: Counter[tuple[str, ...]] = Counter()
-    for place, one in enumerate(seen):
+    asked: defaultdict[tuple[str, str, str], dict[str, int]] = defaultdict(dict)
+    for one in seen:
         here: Counter[tuple[str, ...]] = Counter()
-        for wanted, result in _answered(one):
-            sign = (one.agent, wanted.call_id, wanted.name, wanted.arguments, text_of(result))
+        for own, result in _answered(one):
+            wanted = _asked_by(own, asked[_call_of(own)], one.passed.start_ns)
+            sign = (wanted.agent, *_call_of(wanted), text_of(result))
             here[sign] += 1
             if here[sign] > shown[sign]:
                 shown[sign] = here[sign]
-                since_ns = _asked_at(seen[:place], one, wanted)
-                yield _tool(replace(wanted, since_ns=since_ns), result, one.passed.start_ns)
+                yield _tool(wanted, result, one.passed.start_ns)
+        for said in one.call.said:
+            for call in said.get("tool_calls") or ():
+                asked[_call_of(_wanted(call, one))][one.agent] = one.passed.end_ns
+
+
+def _call_of(wanted: _Wanted) -> tuple[str, str, str]:
+    return wanted.call_id, wanted.name, wanted.arguments
+
+
+def _asked_by(wanted: _Wanted, asked: Mapping[str, int], sent_ns: int) -> _Wanted:
+    """Return a tool with the agent that asked for it, and when; by default when its result was sent.
+
+    Args:
+        wanted: the tool, of the agent in whose conversation it stands.
+        asked: when each agent last asked for it.
+        sent_ns: when its result was sent.
+    """
+    if wanted.agent in asked or not asked:
+        return replace(wanted, since_ns=asked.get(wanted.agent, sent_ns))
+    agent = max(asked, key=asked.__getitem__)
+    return replace(wanted, agent=agent, since_ns=asked[agent])
 
 
 def _answered(one: _Seen) -> Iterator[tuple[_Wanted, Any]]:
@@ -239,18 +231,6 @@ def _wanted(call: Mapping[str, Any], one: _Seen) -> _Wanted:
         arguments=str(function.get("arguments") or "{}"),
         agent=one.agent,
     )
-
-
-def _asked_at(before: Sequence[_Seen], one: _Seen, wanted: _Wanted) -> int:
-    """Return when the answer that asks for a tool ended; by default when its result was sent."""
-    ends = (
-        former.passed.end_ns
-        for former in reversed(before)
-        for said in former.call.said
-        for call in said.get("tool_calls") or ()
-        if former.agent == one.agent and _wanted(call, one) == wanted
-    )
-    return next(ends, one.passed.start_ns)
 
 
 def _tool(asked: _Wanted, result: Any, until_ns: int) -> Span:

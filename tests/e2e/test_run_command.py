@@ -213,6 +213,7 @@ def test_the_programs_streams_and_code_are_its_own(tmp_path: Path) -> None:
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (7, b"\x00\xffin\x00")
     assert b"nothing to judge" in done.stderr
+    assert b"leave base_url out" not in done.stderr  # it failed: its own error says why
 
 
 @pytest.mark.parametrize(
@@ -245,6 +246,16 @@ body = json.dumps({"model": "m", "messages": asked, "tools": 5})
 url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
 print(urllib.request.urlopen(urllib.request.Request(url, body.encode())).read().decode())
 """
+
+
+def test_an_agent_without_a_name_is_shown_with_its_instructions(plain: Path, provider: str) -> None:
+    (plain / "report.py").write_text(
+        PLAIN.replace("You are the analyst.", "Add the sales up. [red]Twice.[/red]")
+    )
+    ended = run(plain, "--", sys.executable, "report.py", OPENAI_BASE_URL=provider)
+    assert "agent 1, at step 3 of 4" in ended.stderr
+    assert "agent 1: “Add the sales up. [red]Twice.[/red]”" in ended.stderr
+    assert "researcher: “" not in ended.stderr
 
 
 @pytest.mark.parametrize("words", [["--failed"], ["--expect", "3,999"]])
@@ -421,7 +432,7 @@ def test_a_python_program_without_telemetry_is_instrumented_if_its_python_can(
 
 
 def test_a_framework_without_instrumentation_is_named_with_what_to_install(tmp_path: Path) -> None:
-    (tmp_path / "plain.py").write_text("print('done')")
+    (tmp_path / "plain.py").write_text("try:\n    import langgraph\nexcept ImportError:\n    print('done')")
     metadata = tmp_path / "site" / "langgraph-1.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text("Name: langgraph\nVersion: 1\n")

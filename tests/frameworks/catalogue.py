@@ -110,6 +110,8 @@ SUITES: Final = {
     )
 }
 """Environments of the test suites in ``suites``: a framework, and what the pytest plugin needs."""
+EXAMPLES: Final = RunScript(name="programs", framework="several", instrumentation="OpenInference", live=True)
+"""Environment of the Python programs in ``examples/programs``: four frameworks, and auto-instrumentation."""
 
 
 def catalogue() -> dict[str, RunScript]:

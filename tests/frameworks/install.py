@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.backends import cache
-from tests.frameworks.catalogue import GATE, SUITES, RunScript, catalogue
+from tests.frameworks.catalogue import EXAMPLES, GATE, SUITES, RunScript, catalogue
 from tests.frameworks.languages import PYTHON, RUNNER, lay_out, missing, pinned
 
 INTERPRETER: Final = "bin/python"
@@ -99,14 +99,14 @@ def _folder(run: RunScript) -> str:
 
 def main() -> int:
     """Install what the command line names; print each interpreter's path."""
-    known = catalogue() | SUITES
+    known = catalogue() | SUITES | {EXAMPLES.name: EXAMPLES}
     parser = argparse.ArgumentParser(prog="python -m tests.frameworks.install", description=__doc__)
     parser.add_argument("name", nargs="*", default=["live"], help=f"gate, live, all, or: {', '.join(known)}")
     asked = set(parser.parse_args().name)
     groups = {
         "all": set(known),
         "live": {run.name for run in known.values() if run.live},
-        "gate": {*GATE, *SUITES},
+        "gate": {*GATE, *SUITES, EXAMPLES.name},
     }
     wanted = asked.union(*(groups[name] for name in asked & groups.keys()))
     runs = [run for run in known.values() if run.name in wanted]

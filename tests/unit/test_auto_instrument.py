@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.programs.auto_instrument import Installed, advice, has_own_telemetry, instrumenting, python_of
+from analyzer.programs.auto_instrument import Installed, advice, instrumenting, own_source, python_of
 from semconv.record import replace
 
 READY = Installed(
@@ -81,7 +81,7 @@ def test_a_program_that_names_telemetry_or_cannot_be_read_has_its_own(
     for name, source in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(source)
-    assert has_own_telemetry(["python", *command], tmp_path) is expected
+    assert (own_source(["python", *command], tmp_path) is None) is expected
 
 
 def test_the_variables_are_those_of_opentelemetry_instrument_and_the_users_stay() -> None:
@@ -109,17 +109,23 @@ def test_ready_is_what_can_send_spans() -> None:
         assert not lacking.is_ready
 
 
-def test_what_is_missing_for_the_frameworks_that_are_there_is_named() -> None:
-    assert advice(READY) == advice(BARE) == ""  # a client alone: the gateway sees all of it
+GRAPH = "import os\nfrom langgraph.graph import StateGraph\nimport langchain"
+
+
+def test_what_is_missing_for_the_frameworks_that_a_program_imports_is_named() -> None:
+    assert advice(READY, GRAPH) == advice(BARE, GRAPH) == ""  # a client alone: the gateway sees all of it
     graph = frozenset({"openai", "langgraph", "langchain"})
-    assert advice(replace(BARE, packages=graph)) == (
+    assert advice(replace(BARE, packages=graph), GRAPH) == (
         "more can be seen of langgraph, langchain: pip install opentelemetry-distro"
         " opentelemetry-exporter-otlp openinference-instrumentation-langchain in the program's environment,"
         " and run it again"
     )
     ready = replace(READY, packages=READY.packages | graph)
-    assert "pip install openinference-instrumentation-langchain in" in advice(ready)
+    assert "pip install openinference-instrumentation-langchain in" in advice(ready, GRAPH)
     whole = replace(ready, packages=ready.packages | {"openinference-instrumentation-langchain"})
-    assert advice(whole) == ""
+    assert advice(whole, GRAPH) == ""
     native = replace(BARE, packages=frozenset({"google-adk"}))
-    assert "of google-adk: pip install opentelemetry-distro opentelemetry-exporter-otlp in" in advice(native)
+    told = advice(native, "from google.adk.agents import Agent")
+    assert "of google-adk: pip install opentelemetry-distro opentelemetry-exporter-otlp in" in told
+    assert advice(native, "import google.genai") == ""
+    assert advice(replace(BARE, packages=graph), "import langgraphs  # from langchain import hub") == ""

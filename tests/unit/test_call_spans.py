@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
 
-from analyzer.programs.call_spans import gathered, is_bare, joined_with, owners_of, spans_of_calls
+from analyzer.programs.call_spans import joined_with, owners_of, spans_of_calls
 from analyzer.programs.model_call import PassedCall
 from collector_processor.trajectory import order
 from semconv.dialects import USUAL
-from semconv.model import UNKNOWN_AGENT, Span, SpanStatus, StepKind, Trace, TraceId, Trajectory
+from semconv.model import UNKNOWN_AGENT, Span, SpanStatus, StepKind, Trace, Trajectory
 from semconv.record import replace
 from tests.factories import at, span
 
@@ -67,6 +67,17 @@ def test_a_program_without_instrumentation_has_agents_tools_task_and_answer() ->
         ("agent 1", StepKind.LLM, "We sold 1,200."),
     ]
     assert found.steps[0].calls[0].name == "sales"
+
+
+def test_agents_that_share_a_conversation_repeat_no_tool() -> None:
+    shared = (TASK, CALLED, RESULT, {"role": "assistant", "content": "1,200 units"})
+    heard = call(5, "You are the writer.", *shared, said={"content": "We sold 1,200."})
+    found = steps(spans_of_calls((ASKED, FOUND, heard), "report", ids()))
+    assert [step.agent for step in found.steps if step.kind is StepKind.TOOL] == ["researcher"]
+    own = call(6, "You are the writer.", TASK, said={"content": None, "tool_calls": [SALES]})
+    again = call(8, "You are the writer.", TASK, CALLED, RESULT, said={"content": "We sold 1,200."})
+    found = steps(spans_of_calls((ASKED, FOUND, own, again), "report", ids()))
+    assert [step.agent for step in found.steps if step.kind is StepKind.TOOL] == ["researcher", "writer"]
 
 
 def test_unnamed_agents_are_distinguished_by_the_beginning_of_their_instructions() -> None:
@@ -226,34 +237,3 @@ def test_runs_of_one_process_get_the_calls_that_began_in_them() -> None:
     other = (own(2, 2, 6, gen_ai__operation__name="invoke_workflow"),)
     late = call(8, "", TASK, said={"content": "?"})
     assert owners_of((ASKED, FOUND, TOLD, late), (one, other)) == ([[ASKED], [FOUND, TOLD]], [late])
-
-
-def test_model_calls_that_each_begin_a_trace_are_one_run_of_the_program() -> None:
-    """Instrumentation of a provider's client records texts, and neither agents nor what encloses a call."""
-    asked = json.dumps([{"role": "user", "parts": [{"type": "text", "content": "?"}]}])
-    spans = [
-        replace(
-            own(1, second - 0.1, second + 0.6, **CHAT, gen_ai__input__messages=asked),
-            trace_id=TraceId(f"{second:032x}"),
-        )
-        for second in (1, 3, 5)
-    ]
-    assert all(is_bare([span], USUAL) for span in spans)
-    parts = gathered([[span] for span in spans], (ASKED, FOUND, TOLD), "report", ids())
-    joined, left = joined_with(parts, (ASKED, FOUND, TOLD), USUAL, ids())
-    assert left == ()
-    found = steps(joined).steps
-    assert [(step.kind, step.agent) for step in found] == [
-        (StepKind.LLM, "researcher"),
-        (StepKind.TOOL, "researcher"),
-        (StepKind.LLM, "researcher"),
-        (StepKind.LLM, UNKNOWN_AGENT),
-    ]
-    assert {step.group for step in found} == {None}  # the tool neither overlaps a call nor is inside one
-    assert len({span.span_id for span in joined}) == len(joined)
-
-
-def test_a_trace_that_an_agent_or_a_server_begins_is_a_run_by_itself() -> None:
-    chat = own(2, 1, 2, 1, **CHAT)
-    assert not is_bare([own(1, 0, 9, gen_ai__operation__name="invoke_agent"), chat], USUAL)
-    assert not is_bare([own(1, 0, 9, http__request__method="POST"), chat], USUAL)

@@ -193,7 +193,7 @@ def _passing_facts(run: Run, kept: KeptTrace | None) -> Sequence[Facts]:
 def _saved(run: Run, file: Path, options: GatewayOptions) -> Tape:
     """Write a run as a tape and return it as it will be read, without secrets; say where it had some."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    save_runs(file, [run], (), settings_here(None, "", None, None), mode="wb")
+    save_runs(file, [run], settings_here(None, "", None, None), mode="wb")
     whole, tape = tape_of(run, options), read_pinned(file, options.allow_tools)
     pairs = zip(whole.calls, tape.calls, strict=False)
     changed = [one.index for one, other in pairs if one.messages != other.messages]

@@ -21,9 +21,9 @@ from analyzer.cli.output import FormatOption, OutputFormat, WrongUsage, complain
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.programs.auto_instrument import (
     advice,
-    has_own_telemetry,
     instrumenting,
     look_up,
+    own_source,
     python_of,
 )
 from analyzer.programs.child import (
@@ -167,7 +167,7 @@ def _prove(
     proof = proving.Proof(
         command=program.command, wishes=wishes, providers=program.providers or os.environ, max_calls=max_calls
     )
-    proving.prove(proof, last.runs, last.verdicts, last.seen, settings)
+    proving.prove(proof, last.runs, last.verdicts, settings)
 
 
 @record
@@ -238,7 +238,7 @@ async def _told(reporter: Any, voice: Any, seen: Seen, kept: list[_LastJudged]) 
     voice.say(seen, judged)
     kept[:] = [_LastJudged(seen=seen, runs=reporter.runs, verdicts=judged)]
     try:
-        reporter.save(seen)
+        reporter.save()
     except (AnalyzerError, CollectorError, OSError) as error:
         complain(str(error))
         return seen.ended.code or 1
@@ -259,16 +259,17 @@ async def _instrumentation(program: _Program) -> _Added:
     python = python_of(program.command)
     if python is None or not program.instruments or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return _Added(variables={})
-    if await asyncio.to_thread(has_own_telemetry, program.command, Path.cwd()):
+    source = await asyncio.to_thread(own_source, program.command, Path.cwd())
+    if source is None:
         return _Added(variables={})
     installed = await look_up(python, os.environ)
     if installed is None:
         return _Added(variables={})
     if not installed.is_ready:
-        return _Added(variables={}, advice=advice(installed))
+        return _Added(variables={}, advice=advice(installed, source))
     named = ", ".join(installed.instrumentors) or "spans of frameworks themselves"
     complain(f"Python auto-instrumentation is on ({named}); --no-instrument leaves it off")
-    return _Added(variables=instrumenting(os.environ, installed), advice=advice(installed))
+    return _Added(variables=instrumenting(os.environ, installed), advice=advice(installed, source))
 
 
 async def _seen(program: _Program, wishes: Wishes, added: _Added) -> Seen:

@@ -1,0 +1,171 @@
+"""Runs that one execution of a program shows: its traces and its model calls, put together. Pure.
+
+A program that calls one agent after the other leaves a trace for each: three ``Runner.run`` of OpenAI Agents,
+three agents of Pydantic AI. A service must keep such traces apart, since a person who pastes an answer into a
+new question leaves the same ones (``rebuild.runs``). Here one program ran, once, so they are one run unless
+something says otherwise: a workflow that the program declares, or an agent that begins anew with another
+question, as in a loop over questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analyzer.programs.call_spans import NewId, joined_with, owners_of, program_span, spans_of_calls
+from analyzer.programs.model_call import PassedCall
+from collector_processor.core.runs import Run
+from collector_processor.rebuild.runs import Continuation, continuation_of
+from collector_processor.trajectory import order
+from semconv.attributes import GEN_AI_WORKFLOW_NAME
+from semconv.dialects import Reader
+from semconv.dialects.reading.action import ActionKind, Surroundings, key_of
+from semconv.model import UNKNOWN_AGENT, Span, SpanId, StepKind, Trace, TraceId
+from semconv.record import record, replace
+
+
+@record
+class _Part:
+    """One trace of a program, as a part of a run."""
+
+    run: Run
+    quotes: Continuation
+    first_agent: str
+    declares: bool
+    """Whether the program declares it as a workflow."""
+
+
+def runs_of_program(
+    traces: Sequence[Run], calls: Sequence[PassedCall], program: str, reader: Reader, new_id: NewId
+) -> tuple[Run, ...]:
+    """Return the runs of a program, in the order of their start.
+
+    Args:
+        traces: its traces, after ``rebuild``.
+        calls: the model calls that passed, in any order.
+        program: the program's name.
+        reader: reader of the spans.
+        new_id: makes ids.
+    """
+    # A trace without a step of an agent, such as one of an HTTP client alone, owns no call.
+    with_steps = [one for one in traces if one.trajectory.steps]
+    bare = [one for one in with_steps if is_bare(one.trace.spans, reader)]
+    own = [one for one in with_steps if not is_bare(one.trace.spans, reader)]
+    shares, left = owners_of(calls, [one.trace.spans for one in own])
+    told: list[Run] = []
+    for one, share in zip(own, shares, strict=True):
+        spans, others = joined_with(one.trace.spans, share, reader, new_id)
+        left += others
+        told.append(_ordered(replace(one.trace, spans=spans), reader))
+    found = [_as_one(group, program, new_id) for group in together(told)]
+    if alone := [one.trace.spans for one in bare if not _is_repeated(one, told)]:
+        parts = gathered(alone, left, program, new_id)
+        rest, _ = joined_with(parts, left, reader, new_id)  # all calls are inside
+    else:
+        rest = spans_of_calls(left, program, new_id)
+    return (*found, _ordered(Trace(spans=rest), reader)) if rest else tuple(found)
+
+
+def _is_repeated(bare: Run, runs: Sequence[Run]) -> bool:
+    """Return whether other runs show all calls of a trace too.
+
+    OpenInference's instrumentation of LangChain sets no context, so that the spans of the same calls that
+    another instrumentation makes, of the provider's client, begin traces of their own.
+    """
+    others = [step for run in runs for step in run.trajectory.steps if step.kind is StepKind.LLM]
+    return all(
+        any(one.start_ns <= step.start_ns <= one.end_ns and one.output == step.output for one in others)
+        for step in bare.trajectory.steps
+    )
+
+
+def _ordered(trace: Trace, reader: Reader) -> Run:
+    return Run(trace=trace, trajectory=order(trace, reader), reader=reader)
+
+
+def is_bare(spans: Sequence[Span], reader: Reader) -> bool:
+    """Return whether a trace begins with a model call or a tool: nothing says which run they are part of."""
+    around = Surroundings(spans)
+    roots = [reader.action(span, around) for span in around.roots]
+    kinds = {None if action is None else action.kind for action in roots}
+    return kinds <= {ActionKind.LLM, ActionKind.TOOL}
+
+
+def together(traces: Sequence[Run]) -> list[list[Run]]:
+    """Group a program's traces into its runs, in the order of their start.
+
+    A trace continues the runs whose answers its beginning quotes, which makes them one. If it quotes none, it
+    continues the last run, unless it or that run is a declared workflow, or its first agent began a trace of
+    that run already.
+    """
+    groups: list[list[_Part]] = []
+    for part in sorted(map(_part, traces), key=lambda one: one.quotes.start_ns):
+        former = [group for group in groups if any(_quotes(part, one) for one in group)]
+        if not former and groups and not _begins_anew(part, groups[-1]):
+            former = groups[-1:]
+        groups = [group for group in groups if group not in former]
+        groups.append([*(one for group in former for one in group), part])
+    return [[one.run for one in group] for group in groups]
+
+
+def _part(run: Run) -> _Part:
+    steps = run.trajectory.steps
+    return _Part(
+        run=run,
+        quotes=continuation_of(run.trace, run.trajectory),
+        first_agent=steps[0].agent if steps else UNKNOWN_AGENT,
+        declares=any(GEN_AI_WORKFLOW_NAME in one.attributes for one in run.trace.spans if not one.parent_id),
+    )
+
+
+def _quotes(later: _Part, earlier: _Part) -> bool:
+    said = set(earlier.quotes.said)
+    is_later = later.quotes.start_ns >= earlier.quotes.end_ns
+    return is_later and bool(said) and said <= set(later.quotes.heard)
+
+
+def _begins_anew(part: _Part, last: Sequence[_Part]) -> bool:
+    if part.declares or any(one.declares for one in last):
+        return True
+    return part.first_agent != UNKNOWN_AGENT and part.first_agent in {one.first_agent for one in last}
+
+
+def _as_one(traces: Sequence[Run], program: str, new_id: NewId) -> Run:
+    """Return traces as one run; a single one stays as it is."""
+    if len(traces) == 1:
+        return traces[0]
+    spans = gathered([one.trace.spans for one in traces], (), program, new_id)
+    trace = replace(
+        traces[0].trace,
+        spans=spans,
+        run_id="",
+        warnings=tuple(dict.fromkeys(each for one in traces for each in one.trace.warnings)),
+        complete=all(one.trace.complete for one in traces),
+    )
+    return _ordered(trace, traces[0].reader)
+
+
+def gathered(
+    traces: Sequence[Sequence[Span]], calls: Sequence[PassedCall], program: str, new_id: NewId
+) -> tuple[Span, ...]:
+    """Return several traces as one, below a root span for the program that encloses the calls too.
+
+    Args:
+        traces: the spans of each; instrumentation of a provider's client alone begins a trace with each call.
+        calls: the calls that passed meanwhile, for the time of the root span.
+        program: the program's name.
+        new_id: makes ids.
+    """
+    trace_id, root_id = TraceId(new_id(16)), SpanId(new_id(8))
+    ids = {key_of(span): SpanId(new_id(8)) for spans in traces for span in spans}  # unique in a trace only
+    inner = [
+        replace(
+            span,
+            trace_id=trace_id,
+            span_id=ids[key_of(span)],
+            parent_id=ids.get((span.trace_id, span.parent_id), root_id) if span.parent_id else root_id,
+        )
+        for spans in traces
+        for span in spans
+    ]
+    root = program_span(program, [*inner, *calls])
+    return (replace(root, trace_id=trace_id, span_id=root_id, resource=inner[0].resource), *inner)

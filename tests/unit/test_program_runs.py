@@ -1,0 +1,120 @@
+"""Traces of one execution of a program: which of them are one run."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from analyzer.programs.call_spans import joined_with
+from analyzer.programs.program_runs import gathered, is_bare, runs_of_program
+from collector_processor.core.runs import Run
+from semconv.dialects import USUAL
+from semconv.model import UNKNOWN_AGENT, StepKind, Trace, TraceId
+from semconv.record import replace
+from tests.factories import at
+from tests.unit.test_call_spans import ASKED, CHAT, FOUND, TOLD, ids, own, steps
+
+FIGURES = "January 1,200 units, February 1,450 units and March 980."
+TOTAL = "In the first quarter we sold 3,630 units in all."
+
+
+def agent(second: int, name: str, asked: str, said: str, **root: Any) -> Run:
+    """A trace that begins at a second: an agent, and its one model call."""
+    heard = json.dumps([{"role": "user", "parts": [{"type": "text", "content": asked}]}])
+    told = json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": said}]}])
+    named: Any = {"gen_ai__operation__name": "invoke_agent", "gen_ai__agent__name": name}
+    texts: Any = {"gen_ai__input__messages": heard, "gen_ai__output__messages": told}
+    spans = (own(1, second, second + 0.9, **named, **root), own(2, second, second + 0.8, 1, **CHAT, **texts))
+    trace = Trace(spans=tuple(replace(one, trace_id=TraceId(f"{second:032x}")) for one in spans))
+    return Run(trace=trace, trajectory=steps(trace.spans))
+
+
+def shown(*traces: Run) -> list[list[str]]:
+    """The agents of each run that these traces are."""
+    runs = runs_of_program(traces, (), "report", USUAL, ids())
+    return [[step.agent for step in run.trajectory.steps] for run in runs]
+
+
+def test_agents_that_a_program_calls_in_turn_are_one_run_with_its_task_and_answer() -> None:
+    traces = (
+        agent(1, "researcher", "How many in the north?", FIGURES),
+        agent(2, "analyst", f"How many in the north? {FIGURES}", "3,630."),
+        agent(3, "writer", "Say 3,630.", TOTAL),
+    )
+    (run,) = runs_of_program(traces, (), "report", USUAL, ids())
+    assert [step.agent for step in run.trajectory.steps] == ["researcher", "analyst", "writer"]
+    assert (run.trajectory.task, run.trajectory.output) == ("How many in the north?", TOTAL)
+    assert len({span.trace_id for span in run.trace.spans}) == 1
+
+
+def test_an_agent_that_begins_anew_begins_another_run() -> None:
+    loop = [
+        agent(second, name, asked, said)
+        for second, name, asked, said in (
+            (1, "researcher", "How many in the north?", "980."),
+            (2, "analyst", "980", "We sold 980."),
+            (3, "researcher", "How many in the south?", "1,450."),
+            (4, "analyst", "1,450", "We sold 1,450."),
+        )
+    ]
+    assert shown(*loop) == [["researcher", "analyst"], ["researcher", "analyst"]]
+
+
+def test_answers_of_agents_side_by_side_that_one_agent_reads_make_one_run() -> None:
+    other = "In the south it was 500 units, 600 units and 700 units."
+    traces = (
+        agent(1, "researcher", "How many in the north?", FIGURES),
+        agent(2, "researcher", "How many in the south?", other),
+        agent(3, "writer", f"{FIGURES}\n{other}", TOTAL),
+    )
+    assert shown(*traces) == [["researcher", "researcher", "writer"]]
+
+
+def test_workflows_that_a_program_declares_stay_apart_unless_one_reads_the_others_answer() -> None:
+    first = agent(1, "researcher", "How many in the north?", FIGURES, gen_ai__workflow__name="north")
+    second = agent(2, "clerk", "Book the hall.", TOTAL, gen_ai__workflow__name="booking")
+    reader = agent(2, "clerk", f"Add up: {FIGURES}", TOTAL, gen_ai__workflow__name="sums")
+    assert shown(first, second) == [["researcher"], ["clerk"]]
+    assert shown(first, reader) == [["researcher", "clerk"]]
+
+
+def test_a_model_call_that_two_instrumentations_record_is_one_step() -> None:
+    once = agent(1, "writer", "Say 3,630.", TOTAL)
+    call = replace(once.trace.spans[1], trace_id=TraceId(f"{9:032x}"), parent_id=None, start_ns=at(1200))
+    again, other = (
+        Run(trace=Trace(spans=spans), trajectory=steps(spans))
+        for spans in ((call,), (replace(call, start_ns=at(4000), end_ns=at(4500)),))
+    )
+    assert shown(once, again) == [["writer"]]
+    assert shown(once, other) == [["writer"], [UNKNOWN_AGENT]]
+
+
+def test_model_calls_that_each_begin_a_trace_are_one_run_of_the_program() -> None:
+    """Instrumentation of a provider's client records texts, and neither agents nor what encloses a call."""
+    asked = json.dumps([{"role": "user", "parts": [{"type": "text", "content": "?"}]}])
+    spans = [
+        replace(
+            own(1, second - 0.1, second + 0.6, **CHAT, gen_ai__input__messages=asked),
+            trace_id=TraceId(f"{second:032x}"),
+        )
+        for second in (1, 3, 5)
+    ]
+    assert all(is_bare([span], USUAL) for span in spans)
+    parts = gathered([[span] for span in spans], (ASKED, FOUND, TOLD), "report", ids())
+    joined, left = joined_with(parts, (ASKED, FOUND, TOLD), USUAL, ids())
+    assert left == ()
+    found = steps(joined).steps
+    assert [(step.kind, step.agent) for step in found] == [
+        (StepKind.LLM, "researcher"),
+        (StepKind.TOOL, "researcher"),
+        (StepKind.LLM, "researcher"),
+        (StepKind.LLM, UNKNOWN_AGENT),
+    ]
+    assert {step.group for step in found} == {None}  # the tool neither overlaps a call nor is inside one
+    assert len({span.span_id for span in joined}) == len(joined)
+
+
+def test_a_trace_that_an_agent_or_a_server_begins_is_a_run_by_itself() -> None:
+    chat = own(2, 1, 2, 1, **CHAT)
+    assert not is_bare([own(1, 0, 9, gen_ai__operation__name="invoke_agent"), chat], USUAL)
+    assert not is_bare([own(1, 0, 9, http__request__method="POST"), chat], USUAL)
