@@ -126,6 +126,7 @@ def decide(
     rows = dict(held or {})
     verdicts: list[tuple[VerdictSummary, StoredVerdict]] = []
     written: list[WriteBack] = []
+    policy = policy.remembering()
     for prepared, analysis in analysed.runs:
         previous = standing.verdicts.get(prepared.run.identity.run_id)
         decision = _decision(analysed.tenant, prepared.run, analysis, previous, now_ns)
