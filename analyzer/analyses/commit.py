@@ -48,6 +48,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _MOST_COMMITTED: Final = 32
+_APART_S: Final = 0.06
+"""Seconds between two commits: each writes dozens of pages and flushes them, for one run or for ten."""
 EVICTED: Final = "evicted: its spans were dropped before its analysis"
 
 Claim: TypeAlias = Callable[[TraceKey], bool]
@@ -218,7 +220,7 @@ class Committer:
         self.store: Final = store
         self.thread: Final = thread
         self.leaving: Final = leaving
-        self._commit: Final = Batcher(self._commit_all, most=_MOST_COMMITTED)
+        self._commit: Final = Batcher(self._commit_all, most=_MOST_COMMITTED, apart_s=_APART_S)
         self.turn: Final = asyncio.Lock()
         """Held from reading the store until the commit: traces of one run may be analysed concurrently."""
 
