@@ -48,6 +48,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _MOST_COMMITTED: Final = 32
+_APART_S: Final = 0.06
+"""Seconds between two commits: each writes dozens of pages and flushes them, for one run or for ten."""
 EVICTED: Final = "evicted: its spans were dropped before its analysis"
 
 Claim: TypeAlias = Callable[[TraceKey], bool]
@@ -126,6 +128,7 @@ def decide(
     rows = dict(held or {})
     verdicts: list[tuple[VerdictSummary, StoredVerdict]] = []
     written: list[WriteBack] = []
+    policy = policy.remembering()
     for prepared, analysis in analysed.runs:
         previous = standing.verdicts.get(prepared.run.identity.run_id)
         decision = _decision(analysed.tenant, prepared.run, analysis, previous, now_ns)
@@ -217,7 +220,7 @@ class Committer:
         self.store: Final = store
         self.thread: Final = thread
         self.leaving: Final = leaving
-        self._commit: Final = Batcher(self._commit_all, most=_MOST_COMMITTED)
+        self._commit: Final = Batcher(self._commit_all, most=_MOST_COMMITTED, apart_s=_APART_S)
         self.turn: Final = asyncio.Lock()
         """Held from reading the store until the commit: traces of one run may be analysed concurrently."""
 

@@ -55,6 +55,8 @@ _NOTES_AT_ONCE: Final = 1_000
 """The same for notes of spans."""
 _COMPANY_S: Final = 0.02
 """Seconds between checks for arrivals and due traces: traces that complete together are examined together."""
+_MORE_COMPANY_S: Final = 0.04
+"""Further seconds, at most, while examinations are running: those that follow would wait for them."""
 
 _MAX_TOGETHER: Final = 500
 """Maximum number of evicted traces recorded in one transaction."""
@@ -239,6 +241,8 @@ class Pipeline:
             await self._sleep()
             await self.turn()
             await asyncio.sleep(_COMPANY_S)
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=_MORE_COMPANY_S)
 
     async def turn(self) -> None:
         """Do all work that is due now, without waiting for the examinations that it starts."""

@@ -34,6 +34,8 @@ OVER_CPU_TIME: Final = f"the analysis was stopped: it used more than {TRACE_CPU_
 _ANSWER_S: Final = 60.0
 """Seconds to wait for the next answer on a busy machine, and as many for each 2 MiB of the message; a stopped
 process never answers."""
+_LARGE_BYTES: Final = 1 << 18
+"""Traces up to this size, in bytes, are written on the event loop: in less than a millisecond."""
 _END_S: Final = 2.0
 _PASSED_ON: Final = frozenset(
     {"HOME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", "VIRTUAL_ENV"}
@@ -107,7 +109,8 @@ class WorkerProcess:
             WorkerLostError: it ended, answered too late, or its answer is unreadable.
         """
         found: list[Prepared | None] = []
-        message = await asyncio.to_thread(write_traces, traces)
+        is_large = sum(trace.byte_count for trace in traces) > _LARGE_BYTES
+        message = await asyncio.to_thread(write_traces, traces) if is_large else write_traces(traces)
         asked = self._ask(message, len(traces), lambda answer: found.append(read_prepared(answer)))
         try:
             await self._answered(asked, found, _patience_s(max(len(message) // max(1, len(traces)), 1)))

@@ -226,8 +226,7 @@ class _Parts:
         clean = make_redactor(read_kinds(self.settings.redact), self.settings.redact_patterns).redact
 
         def take(verdict: StoredVerdict, statement: Statement) -> AcceptedLabel:
-            with runs.transaction():
-                return accept_label(labels, verdict, statement, time.time_ns(), verdicts=runs, clean=clean)
+            return accept_label(labels, verdict, statement, time.time_ns(), verdicts=runs, clean=clean)
 
         async def give(verdict: StoredVerdict, statement: Statement) -> AcceptedLabel:
             accepted = await store.thread.run(take, verdict, statement)

@@ -1,8 +1,9 @@
 """Supervisor of the pages' process: starts it, answers its questions, and restarts it. Not pure.
 
 The two processes hold the ends of one socket. Through it go the settings, then questions of the pages and
-answers, each a line of JSON; and each process notices by it that the other one has ended, however it did. The
-sockets on which pages are served belong to the service: connections wait in them while a process starts.
+answers, each a line of JSON; and the service notices by it that the pages have ended, however they did. A
+service that ends without stopping the pages ends them at once (``bound_process``). The sockets on which pages
+are served belong to the service: connections wait in them while a process starts.
 
 The event loop of the pages says every few seconds that it runs. A process that was ready and then says
 nothing for a minute hangs, and is killed. It is not watched while it starts: that waits for the store.
@@ -31,6 +32,7 @@ from collector_processor.settings import Settings
 logger = logging.getLogger(__name__)
 
 MODULE: Final = "analyzer.service.pages_alone"
+_BINDING: Final = "analyzer.service.bound_process"
 READY: Final = "ready"
 """Said by the pages once they serve."""
 COMMANDS: Final = "commands"
@@ -127,10 +129,20 @@ class PagesProcess:
 
     async def _live(self) -> int:
         """Start a process and answer it until it ends; return its status."""
+        bond, bound = socket.socketpair()
+        with bond:  # closed after the process has ended, or with this process
+            with bound:
+                process, kept = await self._connected(bound)
+            await self._answer_until_end(process, kept)
+        return process.returncode
+
+    async def _connected(self, bound: socket.socket) -> tuple[subprocess.Popen[bytes], socket.socket]:
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            process = await asyncio.to_thread(self._started, theirs)
-            kept = ours.dup()
+            process = await asyncio.to_thread(self._started, theirs, bound)
+            return process, ours.dup()
+
+    async def _answer_until_end(self, process: subprocess.Popen[bytes], kept: socket.socket) -> None:
         self.pid, self._is_ready = process.pid, False
         watch = asyncio.create_task(self._watch(process))
         try:
@@ -142,7 +154,6 @@ class PagesProcess:
             self.pid = None
             watch.cancel()
             await asyncio.shield(asyncio.to_thread(_ended, process, _END_S if self._is_ready else 0.0))
-        return process.returncode
 
     async def _watch(self, process: subprocess.Popen[bytes]) -> None:
         """Kill the process if it hangs."""
@@ -155,13 +166,13 @@ class PagesProcess:
         logger.error("the pages' process does not answer: it is killed", extra=context)
         process.kill()
 
-    def _started(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
+    def _started(self, theirs: socket.socket, bound: socket.socket) -> subprocess.Popen[bytes]:
         files = (theirs.fileno(), *(one.fileno() for one in self.sockets))
         return subprocess.Popen(  # noqa: S603 - our own program
-            [*command_of(MODULE), *map(str, files)],
+            [*command_of(_BINDING), str(bound.fileno()), MODULE, *map(str, files)],
             stdin=subprocess.DEVNULL,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
-            pass_fds=files,
+            pass_fds=(bound.fileno(), *files),
             process_group=0,  # Ctrl-C is for the service only
         )
 

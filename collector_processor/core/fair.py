@@ -215,8 +215,8 @@ class Turns:
 class Batcher(Generic[Item, Answer]):
     """Groups items into calls, by default one call at a time; used on one event loop.
 
-    Items that arrive while a call is running are passed to the next call together. An item never waits for
-    further items, so single calls are as quick as without batching.
+    Items that arrive while a call is running are passed to the next call together. Otherwise an item waits
+    for further items only if the last call began a moment ago: single calls are as quick as without batching.
     """
 
     def __init__(
@@ -225,6 +225,7 @@ class Batcher(Generic[Item, Answer]):
         *,
         most: int,
         at_once: Callable[[], int] = lambda: 1,
+        apart_s: float = 0.0,
         charged: Callable[[Item], float] | None = None,
     ) -> None:
         """Create an empty batcher.
@@ -234,12 +235,16 @@ class Batcher(Generic[Item, Answer]):
                 again for each item alone, so that one bad item fails alone.
             most: maximum number of items in one call.
             at_once: returns how many calls may run at once; at least 1.
+            apart_s: seconds between the starts of two calls, unless ``most`` items wait.
             charged: returns what was charged to an item's owner. Those with the least go first, in order of
                 arrival; an item of an owner with more than 0 goes alone. If given, few items may wait.
         """
         self._call: Final = call
         self._most: Final = most
         self._at_once: Final = at_once
+        self._apart_s: Final = apart_s
+        self._next_s = 0.0
+        """Time of the event loop before which no call begins."""
         self._charged: Final = charged
         self._waiting: Final[deque[tuple[Item, asyncio.Future[Answer]]]] = deque()
         self._working: Final[set[asyncio.Task[None]]] = set()
@@ -254,12 +259,24 @@ class Batcher(Generic[Item, Answer]):
 
     async def _work(self) -> None:
         try:
-            while batch := self._next():
+            while self._waiting:
+                await self._keep_apart()
+                batch = self._next()
+                if not batch:
+                    break
                 await self._make(batch)
         finally:  # without awaiting anything in between: an item that arrives now starts a new task
             task = asyncio.current_task()
             assert task is not None
             self._working.discard(task)
+
+    async def _keep_apart(self) -> None:
+        """Wait until a call may begin; return with the time set before which the next one may not."""
+        if self._apart_s:
+            now = asyncio.get_running_loop().time
+            if len(self._waiting) < self._most and (early_s := self._next_s - now()) > 0:
+                await asyncio.sleep(early_s)
+            self._next_s = now() + self._apart_s
 
     async def _make(self, batch: Sequence[tuple[Item, asyncio.Future[Answer]]]) -> None:
         futures = [future for _, future in batch]

@@ -38,6 +38,8 @@ class ForwarderLimits:
     """Concurrent requests of one send queue."""
     eager_in_flight: int = 1
     """With this many requests in flight, another one is started only for a full batch."""
+    apart_s: float = 0.05
+    """Seconds between the starts of two requests that are no full batch: ten rows cost no more than one."""
     batch_bytes: int = MEBIBYTE
     """Neighbouring rows are sent in one request up to this size."""
     queue_memory_bytes: int = 32 * MEBIBYTE
@@ -181,6 +183,15 @@ class Forwarder:
             send_queue.is_due = True
             asyncio.get_running_loop().call_soon(self._pump, send_queue)
 
+    def _pump_later(self, send_queue: SendQueue, delay_s: float) -> None:
+        if not send_queue.is_timed:
+            send_queue.is_timed = True
+            asyncio.get_running_loop().call_later(delay_s, self._pump_timed, send_queue)
+
+    def _pump_timed(self, send_queue: SendQueue) -> None:
+        send_queue.is_timed = False
+        self._pump(send_queue)
+
     def _pump(self, send_queue: SendQueue) -> None:
         """Start the requests and reads that may start now."""
         send_queue.is_due = False
@@ -188,13 +199,19 @@ class Forwarder:
             return
         if send_queue.key.signal not in self._senders:
             self._keep_all(send_queue)
-        while send_queue.may_send(self._limits):
+        now = asyncio.get_running_loop().time()
+        is_early = now < send_queue.next_s
+        while send_queue.may_send(self._limits, is_early=is_early):
             send_queue.in_flight += 1
             self._start(self._forward(send_queue, self._take(send_queue)))
+            if not send_queue.memory:  # rows that are left cannot be sent together
+                send_queue.next_s = now + self._limits.apart_s
         if send_queue.is_behind and not send_queue.is_reading and not send_queue.memory:
             send_queue.is_reading = True
             self._start(self._read(send_queue))
-        if send_queue.is_idle:
+        if is_early:
+            self._pump_later(send_queue, send_queue.next_s - now)
+        elif send_queue.is_idle:
             self._send_queues.pop(send_queue.key, None)
             if not self._send_queues:
                 self._idle.set()
@@ -300,7 +317,11 @@ class SendQueue:
     """Seqs of rows in memory or in flight."""
     is_due: bool = False
     """Whether a call of ``_pump`` is scheduled."""
+    is_timed: bool = False
+    """Whether another one is scheduled for ``next_s``."""
     in_flight: int = 0
+    next_s: float = 0.0
+    """Time of the event loop before which only a full batch is sent."""
     waiting: int = 0
     """Requests in flight that wait for their retry."""
     is_behind: bool = False
@@ -315,11 +336,15 @@ class SendQueue:
         """Whether memory and journal hold nothing more to send."""
         return not (self.memory or self.in_flight or self.is_behind or self.is_reading)
 
-    def may_send(self, limits: ForwarderLimits) -> bool:
-        """Return whether to start a request; while one is in flight, small rows wait to be sent together."""
+    def may_send(self, limits: ForwarderLimits, *, is_early: bool) -> bool:
+        """Return whether to start a request; small rows wait to be sent together.
+
+        They wait while a request is in flight, and while it is too early after the last one.
+        """
         if not self.memory or self.waiting or self.in_flight >= limits.max_in_flight:
             return False
-        return self.in_flight < limits.eager_in_flight or self.queued_bytes >= limits.batch_bytes
+        is_eager = self.in_flight < limits.eager_in_flight and not is_early
+        return is_eager or self.queued_bytes >= limits.batch_bytes
 
     def fall_behind(self, seq: int) -> None:
         """Mark rows from ``seq`` onwards to be read back from the journal."""

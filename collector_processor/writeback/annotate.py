@@ -5,9 +5,10 @@ In *late* mode they are on carriers (``carriers``), in *hold* mode on the origin
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import quote
 
@@ -65,6 +66,10 @@ class CarrierPolicy:
     """Base URL of our pages, without a trailing slash; empty to write no links."""
     lanes: Mapping[Tenant, tuple[Lane, ...]] = field(default_factory=dict)
     """Sinks that get the scores of each tenant's runs."""
+
+    def remembering(self) -> CarrierPolicy:
+        """Return the same policy for one verdict: several of its attributes have the same text."""
+        return replace(self, clean=functools.cache(self.clean))
 
     def run_url(self, run_id: str, step: int | None = None) -> str | None:
         """Return the URL of a run's page, at a step if given; ``None`` without ``web_url``."""

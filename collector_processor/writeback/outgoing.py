@@ -135,7 +135,8 @@ def write_back(
     made: tuple[Span, ...] = ()
     rewrites, reached = dict[int, bytes](), dict[int, set[SpanKey]]()
     if _is_written(decision, policy):
-        rewrites, reached = _onto_originals(judgement, decision, policy, held or {})
+        if held:
+            rewrites, reached = _onto_originals(judgement, decision, policy, held)
         made = carriers(judgement, decision.run.trace, policy)
     written = {key for keys in reached.values() for key in keys}
     spans = [span for span in made if _parent(span) not in written]

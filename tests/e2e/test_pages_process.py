@@ -131,6 +131,16 @@ def test_pages_end_with_a_service_that_was_killed(start_line: StartLine) -> None
     wait_until(lambda: not is_running(pages), what="the end of the pages", timeout_s=LONG_S)
 
 
+def test_a_service_killed_as_it_starts_leaves_its_port_to_the_next(start_line: StartLine) -> None:
+    line = start_line(**QUICK)
+    pages = line.pages_pid()  # imports modules for seconds
+    line.server.process.kill()
+    line.server.process.wait()
+    again = start_line(**QUICK, web_listen=line.announced["web"])
+    assert not is_running(pages)
+    assert asked(f"{again.web}/runs")[0] == HTTPStatus.OK
+
+
 def test_the_pages_pass_probes_on_and_say_so_if_nothing_answers(start_line: StartLine) -> None:
     line = start_line(**QUICK)
 

@@ -50,6 +50,23 @@ async def test_a_call_has_a_bounded_number_of_items() -> None:
     assert counter.calls == [[0, 1], [2, 3], [4]]
 
 
+async def test_calls_begin_apart_so_that_what_comes_in_between_goes_together() -> None:
+    counter = Counter()
+    counter.may_answer.set()
+    ask = Batcher(counter, most=10, apart_s=0.2)
+    began = asyncio.get_running_loop().time()
+    assert await ask(1) == "1"
+    assert await asyncio.gather(*map(ask, (2, 3))) == ["2", "3"]
+    assert asyncio.get_running_loop().time() - began >= 0.2
+    assert counter.calls == [[1], [2, 3]]
+
+
+async def test_the_first_call_does_not_wait() -> None:
+    counter = Counter()
+    counter.may_answer.set()
+    assert await asyncio.wait_for(Batcher(counter, most=10, apart_s=3600)(1), timeout=60) == "1"
+
+
 async def test_calls_are_made_one_after_the_other() -> None:
     counter = Counter()
     ask = Batcher(counter, most=1)

@@ -12,6 +12,7 @@ import pytest
 
 from analyzer.issues.labels.correcting import Corrections
 from analyzer.issues.labels.label_store import LabelStore
+from analyzer.issues.labels.labelling import accept_label
 from analyzer.issues.labels.run_label import LabelKind, Statement
 from analyzer.service.scores_back import ScoresBack, statement_of
 from collector_processor.core.scores import Lane, ScoreBackend
@@ -322,7 +323,7 @@ class TestLabels:
 
     def test_a_later_label_beats_an_older_score(self, here: Here) -> None:
         verdict, _ = here_and_now(here)
-        asyncio.run(here.back.corrections.give(verdict, DID_NOT_FAIL))
+        accept_label(here.back.corrections.labels, verdict, DID_NOT_FAIL, here.back.corrections.now_ns())
         assert here.poll(said(FAILURE_ATTRIBUTION, "right", WRITER, at=4)) == ["not_a_failure"]
 
     def test_two_scores_of_one_run_count_in_their_order(self, here: Here) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -111,6 +113,31 @@ def test_a_persons_reason_is_stored_without_secrets(stores: Stores) -> None:
     stores.has()
     accept_label(stores.labels, VERDICT, replace(CORRECTED, why="see ann@example.org"), 1)
     assert [label.why for label in stores.labels.labels(NO_TENANT, VERDICT.run_id)] == ["see [e-mail]"]
+
+
+def test_a_statement_is_checked_while_verdicts_can_be_written(stores: Stores, tmp_path: Path) -> None:
+    def clean(text: str) -> str:
+        with closing(sqlite3.connect(tmp_path / "runs.sqlite", timeout=0)) as other:
+            other.execute("BEGIN IMMEDIATE")  # raises if the store is locked
+        return text
+
+    stores.has()
+    accept_label(stores.labels, VERDICT, replace(CORRECTED, why="why"), 1, clean=clean)
+    assert [label.why for label in stores.labels.labels(NO_TENANT, VERDICT.run_id)] == ["why"]
+
+
+def test_a_statement_is_checked_again_if_the_run_changed_meanwhile(stores: Stores) -> None:
+    stores.has()
+    asked = list[str]()
+
+    def clean(text: str) -> str:
+        if not asked:
+            stores.has(texts=False)
+        asked.append(text)
+        return text
+
+    given = accept_label(stores.labels, VERDICT, replace(CORRECTED, why="why"), 1, clean=clean)
+    assert (given.obstacle, len(asked)) == ("kept without its texts", 2)
 
 
 def test_labels_without_training_value_are_left_out_and_counted(stores: Stores) -> None:

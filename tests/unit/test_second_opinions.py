@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import pytest
+from collector_processor.writeback.span_places import pack_place
 
 from analyzer.analyses.commit import Committer, Leaving
 from analyzer.analyses.prepare import Prepared, TraceBytes, keeping
@@ -15,6 +18,7 @@ from analyzer.issues.labels.correcting import Outcome, SecondOpinions, Wanted, f
 from analyzer.issues.labels.label_store import MAX_OF_A_RUN, OpinionStore
 from analyzer.issues.labels.labelling import accept_label
 from analyzer.issues.labels.run_label import LabelKind, Statement
+from collector_processor.core.analysis import Analysis, KeptRun
 from collector_processor.core.records import Commit, StoredVerdict
 from collector_processor.otlp import NO_TENANT, Signal, Tenant
 from collector_processor.rebuild.decode import decode
@@ -128,6 +132,51 @@ async def test_an_opinion_that_differs_is_a_new_version_and_supersedes_the_carri
         "failure: writer (loop), replaces verdict 1",
         *["withdrawn: planner → writer"] * 2,
     ]
+
+
+async def test_verdicts_are_committed_while_the_run_of_an_opinion_is_packed(room: Room) -> None:
+    room.judge(blame(0, "signals"))
+    turn = cast("Committer", room.second.commits).turn
+
+    def kept(trajectory: Trajectory, analysis: Analysis) -> KeptRun:
+        assert not turn.locked()
+        assert threading.current_thread().name != "runstore"
+        return room.second.kept(trajectory, analysis)
+
+    second = replace(room.second, kept=kept)
+    assert await second.take(WANTED, room.trajectory, blame(1)) is Outcome.NEW_VERSION
+
+
+async def test_a_long_reason_is_redacted_before_verdicts_have_to_wait(room: Room) -> None:
+    room.judge(blame(0, "signals"))
+    turn, redacted = cast("Committer", room.second.commits).turn, list[str]()
+
+    def clean(text: str) -> str:
+        assert not turn.locked() or text != "why"
+        redacted.append(text)
+        return text
+
+    second = replace(room.second, policy=replace(room.second.policy, clean=clean))
+    assert await second.take(WANTED, room.trajectory, blame(1)) is Outcome.NEW_VERSION
+    assert redacted.count("why") == 1  # several attributes have it
+
+
+async def test_an_opinion_on_a_run_that_changed_meanwhile_is_prepared_again(room: Room) -> None:
+    room.judge(blame(0, "signals"))
+    (grown,) = rebuild([encode((*SPANS, chat(9, parent=2)))])
+    place = pack_place(grown, NO_TENANT, (None, None))
+    assert place is not None
+    asked = list[str]()
+
+    def kept(trajectory: Trajectory, analysis: Analysis) -> KeptRun:
+        if not asked:
+            room.second.store.commit(Commit(analysed=(), places=(place,)))
+        asked.append(trajectory.run_id)
+        return room.second.kept(trajectory, analysis)
+
+    second = replace(room.second, kept=kept)
+    assert await second.take(WANTED, room.trajectory, blame(1)) is Outcome.NEW_VERSION
+    assert len(asked) == 2
 
 
 async def test_the_counts_follow_an_opinion(room: Room) -> None:

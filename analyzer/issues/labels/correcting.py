@@ -24,7 +24,7 @@ from analyzer.inquiry.verdict import to_json
 from analyzer.issues.beside_verdicts import AnalysedRun, BesideVerdicts, packed_run
 from analyzer.issues.issue_store import as_noted
 from analyzer.issues.labels.label_store import LabelStore, Opinion, OpinionStore, of_request
-from analyzer.issues.labels.labelling import AcceptedLabel, accept_label
+from analyzer.issues.labels.labelling import AcceptedLabel, CheckedLabel, check_label, store_label
 from analyzer.issues.labels.run_label import Label, LabelKind, Statement, place_of
 from collector_processor.core.analysis import Analysis, CommitPort, KeepRun
 from collector_processor.core.disk import StoreError
@@ -118,26 +118,6 @@ class Corrections:
                 logger.warning("corrections by people wait for the store", extra={"reason": str(error)})
             self._waits = True
 
-    async def give(self, verdict: StoredVerdict, statement: Statement) -> AcceptedLabel:
-        """Accept a label, and apply it in the same transaction.
-
-        Raises:
-            LabelRefused: it does not fit the run.
-            StoreError: the store refuses.
-        """
-
-        def take() -> tuple[AcceptedLabel, list[Corrected], int]:
-            with self.store.transaction():
-                now_ns = self.now_ns()
-                given = accept_label(
-                    self.labels, verdict, statement, now_ns, verdicts=self.store, clean=self.clean
-                )
-                return given, *self._follow()
-
-        given, corrected, seen = await self.commits.in_turn(take)
-        self._committed(corrected, seen)
-        return given
-
     async def hear(self, verdict: StoredVerdict, statement: Statement, said_ns: int) -> AcceptedLabel | None:
         """Accept a label that was said elsewhere, as of then; ``None`` if the run has one as new.
 
@@ -147,21 +127,30 @@ class Corrections:
             LabelRefused: it does not fit the run.
             StoreError: the store refuses.
         """
+        while True:
+            if await self.commits.in_db(self._has_later, verdict, said_ns):
+                return None
+            checked = await self._checked(verdict, statement, said_ns)
 
-        def take() -> tuple[AcceptedLabel | None, list[Corrected], int]:
-            with self.store.transaction():
-                before = self.labels.labels(verdict.tenant, verdict.run_id)
-                is_new = all(label.labelled_ns < said_ns for label in before)
-                given = (
-                    accept_label(self.labels, verdict, statement, said_ns, clean=self.clean)
-                    if is_new
-                    else None
-                )
-                return given, *self._follow()
+            def take(checked: CheckedLabel = checked) -> tuple[AcceptedLabel, list[Corrected], int] | None:
+                with self.store.transaction():
+                    later = self._has_later(verdict, said_ns)
+                    given = None if later else store_label(self.labels, verdict, checked)
+                    return None if given is None else (given, *self._follow())
 
-        given, corrected, seen = await self.commits.in_turn(take)
-        self._committed(corrected, seen)
-        return given
+            if (taken := await self.commits.in_turn(take)) is not None:
+                given, corrected, seen = taken
+                self._committed(corrected, seen)
+                return given
+
+    def _has_later(self, verdict: StoredVerdict, said_ns: int) -> bool:
+        labels = self.labels.labels(verdict.tenant, verdict.run_id)
+        return any(label.labelled_ns >= said_ns for label in labels)
+
+    async def _checked(self, verdict: StoredVerdict, statement: Statement, said_ns: int) -> CheckedLabel:
+        """Check a label in another thread than the store's: verdicts would wait for a run of megabytes."""
+        packed = await self.commits.in_db(self.labels.kept, verdict.tenant, verdict.run_id)
+        return await asyncio.to_thread(check_label, packed, verdict, statement, said_ns, self.clean)
 
     def _follow(self) -> tuple[list[Corrected], int]:
         with self.store.transaction():
@@ -336,63 +325,109 @@ class SecondOpinions:
 
         Raises: StoreError: the store refuses; nothing is stored.
         """
-        document = to_json(attribution, trajectory)
+        while True:
+            packed = await self.commits.in_db(self.store.place, asked.tenant, asked.run_id)
+            # Before the store is locked: a run of megabytes takes long, and verdicts would wait for it.
+            prepared = await asyncio.to_thread(self._prepared, asked, trajectory, attribution, packed)
+            taken = await self.commits.in_turn(self._take, asked, attribution, prepared)
+            if taken is not None:
+                outcome, committed = taken
+                if committed:
+                    self.commits.committed(committed)
+                return outcome
 
-        def commit() -> tuple[Outcome, list[tuple[VerdictSummary, StoredVerdict]]]:
-            with self.store.transaction():
-                if attribution.status is not Status.ERROR:  # an error is worth asking again
-                    self.opinions.add(_opinion(asked, json.dumps(document), self.now_ns()))
-                return self._commit(asked, trajectory, attribution)
+    def _prepared(
+        self, asked: Wanted, trajectory: Trajectory, attribution: Attribution, packed: bytes | None
+    ) -> _Prepared:
+        """Return all that can be known before the transaction."""
+        is_answer = attribution.status is not Status.ERROR
+        opinion = None
+        if is_answer:  # an error is worth asking again
+            opinion = _opinion(asked, json.dumps(to_json(attribution, trajectory)), self.now_ns())
+        proposed = None
+        if is_answer and not attribution.fallback and packed is not None:
+            try:
+                run = unpack_place(packed)
+            except ValueError as error:
+                extra = {"run_id": asked.run_id, "reason": str(error)}
+                logger.warning("trace cannot be corrected", extra=extra)
+            else:
+                proposed = self._proposed(asked, packed, _decided(run, trajectory, attribution), trajectory)
+        return _Prepared(packed=packed, opinion=opinion, proposed=proposed)
 
-        outcome, committed = await self.commits.in_turn(commit)
-        if committed:
-            self.commits.committed(committed)
-        return outcome
+    def _proposed(self, asked: Wanted, packed: bytes, decided: Decision, trajectory: Trajectory) -> _Proposed:
+        tenant, run_id = asked.tenant, asked.run_id
+        decision = replace(decided, tenant=tenant, place=Place(tenant=tenant, run_id=run_id, packed=packed))
+        policy = self.policy.remembering()
+        write_back(decision, policy)  # so that the policy knows the reason without its secrets
+        kept = self.kept(trajectory, Analysis(attribution=decided.attribution, document=decided.document))
+        return _Proposed(
+            decision=decision,
+            policy=policy,
+            run=AnalysedRun(
+                noted=as_noted(tenant, run_id, kept.noted),
+                packed=packed_run(tenant, run_id, kept.packed, is_failure=kept.is_failure),
+                text=kept.text,
+            ),
+            is_failure=kept.is_failure,
+        )
+
+    def _take(
+        self, asked: Wanted, attribution: Attribution, prepared: _Prepared
+    ) -> tuple[Outcome, list[Corrected]] | None:
+        """Store an opinion and commit what follows; ``None`` if the run changed since it was prepared."""
+        with self.store.transaction():
+            if self.store.place(asked.tenant, asked.run_id) != prepared.packed:
+                return None
+            if prepared.opinion is not None:
+                self.opinions.add(prepared.opinion)
+            return self._commit(asked, attribution, prepared.proposed)
 
     def _commit(
-        self, asked: Wanted, trajectory: Trajectory, attribution: Attribution
-    ) -> tuple[Outcome, list[tuple[VerdictSummary, StoredVerdict]]]:
+        self, asked: Wanted, attribution: Attribution, proposed: _Proposed | None
+    ) -> tuple[Outcome, list[Corrected]]:
         previous = self.store.current(asked.tenant, asked.run_id)
-        packed = self.store.place(asked.tenant, asked.run_id)
         if attribution.status is Status.ERROR or attribution.fallback:
             return Outcome.NO_ANSWER, []
-        if previous is None or previous.is_provisional or packed is None:
+        if previous is None or previous.is_provisional or proposed is None:
             return Outcome.NOT_CORRECTABLE, []
         if (stays := _stays(previous, attribution)) is not None:
             return stays, []
-        try:
-            run = unpack_place(packed)
-        except ValueError as error:
-            extra = {"run_id": asked.run_id, "reason": str(error)}
-            logger.warning("trace cannot be corrected", extra=extra)
-            return Outcome.NOT_CORRECTABLE, []
-        place = Place(tenant=asked.tenant, run_id=asked.run_id, packed=packed)
-        decision = replace(
-            _decided(run, trajectory, attribution),
-            previous=previous,
-            tenant=asked.tenant,
-            now_ns=self.now_ns(),
-            place=place,
-        )
-        back = write_back(decision, self.policy)
+        decision = replace(proposed.decision, previous=previous, now_ns=self.now_ns())
+        back = write_back(decision, proposed.policy)
         if back.verdict.version == previous.version:
             is_overruled = previous.proof and previous.agent != _blamed(attribution)
             return Outcome.PROOF_STANDS if is_overruled else Outcome.AGREES, []
         verdict = replace(back.verdict, service=previous.service)
-        analysis = Analysis(attribution=attribution, document=decision.document)
-        self._keep_and_count(asked.tenant, trajectory, analysis)
+        self.beside.add(proposed.run)
+        if proposed.is_failure:
+            self.store.spans.count_as_failed(asked.tenant, asked.run_id)
         self.store.commit(Commit(analysed=(), verdicts=(verdict,), outgoing=back.outgoing))
         return Outcome.NEW_VERSION, [(summary_of(decision, back), verdict)]
 
-    def _keep_and_count(self, tenant: Tenant, trajectory: Trajectory, analysis: Analysis) -> None:
-        kept = self.kept(trajectory, analysis)
-        run_id = trajectory.run_id
-        packed = packed_run(tenant, run_id, kept.packed, is_failure=kept.is_failure)
-        self.beside.add(
-            AnalysedRun(noted=as_noted(tenant, run_id, kept.noted), packed=packed, text=kept.text)
-        )
-        if kept.is_failure:
-            self.store.spans.count_as_failed(tenant, run_id)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Proposed:
+    """The new version of a verdict, if it turns out to differ."""
+
+    decision: Decision
+    """Without the previous verdict, which the store adds."""
+    policy: CarrierPolicy
+    """Remembers the decision's redacted texts."""
+    run: AnalysedRun
+    is_failure: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prepared:
+    """An opinion, ready to be stored."""
+
+    packed: bytes | None
+    """The stored positions of the run's spans for which it was prepared."""
+    opinion: Opinion | None
+    """``None`` if the answer is an error."""
+    proposed: _Proposed | None
+    """``None`` if the trace cannot be corrected."""
 
 
 def _stays(previous: StoredVerdict, attribution: Attribution) -> Outcome | None:

@@ -86,6 +86,59 @@ def find_run(verdicts: RunStore, prefix: str, tenant: Tenant | None) -> StoredVe
             raise NoSuchRun(f"several runs begin with {prefix!r}: {ids}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedLabel:
+    """A statement that fits a run, before it is stored."""
+
+    label: Label
+    packed: bytes | None
+    """The kept run against which it was checked."""
+    obstacle: str | None
+
+
+def check_label(
+    packed: bytes | None, verdict: StoredVerdict, statement: Statement, now_ns: int, clean: Redact
+) -> CheckedLabel:
+    """Check a person's statement against the kept run.
+
+    Uses no store: a run of megabytes takes long, and verdicts would wait for it.
+
+    Raises:
+        LabelRefused: the statement does not fit the run.
+    """
+    kept = _read(packed)
+    label = as_label(statement, verdict, kept.trajectory if kept else None, now_ns, clean)
+    usable = _training_run(LabelledRun(label=label, packed=packed))
+    return CheckedLabel(label=label, packed=packed, obstacle=usable if isinstance(usable, str) else None)
+
+
+def store_label(
+    labels: LabelStore, verdict: StoredVerdict, checked: CheckedLabel, verdicts: RunStore | None = None
+) -> AcceptedLabel | None:
+    """Store a checked label; ``None`` if the run is kept in another form now: check it again.
+
+    The service corrects the trace afterwards (``correcting.py``); with ``verdicts``, it is checked whether it
+    can.
+
+    Raises:
+        StoreError: the store refuses.
+    """
+    label = checked.label
+    with labels.transaction():
+        if labels.kept(verdict.tenant, verdict.run_id) != checked.packed:
+            return None
+        before = labels.labels(verdict.tenant, verdict.run_id)
+        if verdict.is_persons_word and before and before[0].says_the_same_as(label):
+            label = before[0]
+        else:
+            labels.add(label)
+    return AcceptedLabel(
+        label=label,
+        obstacle=checked.obstacle,
+        trace_obstacle=trace_obstacle(verdicts, verdict) if verdicts is not None else None,
+    )
+
+
 def accept_label(
     labels: LabelStore,
     verdict: StoredVerdict,
@@ -97,28 +150,17 @@ def accept_label(
 ) -> AcceptedLabel:
     """Check a person's statement against the run, and store it as the run's label.
 
-    The service corrects the trace afterwards (``correcting.py``); with ``verdicts``, it is checked whether it
-    can. ``clean`` removes secrets from the person's reason.
+    ``clean`` removes secrets from the person's reason; ``verdicts`` is as for ``store_label``.
 
     Raises:
         LabelRefused: the statement does not fit the run.
         StoreError: the store refuses.
     """
-    with labels.transaction():
+    while True:
         packed = labels.kept(verdict.tenant, verdict.run_id)
-        kept = _read(packed)
-        label = as_label(statement, verdict, kept.trajectory if kept else None, now_ns, clean)
-        before = labels.labels(verdict.tenant, verdict.run_id)
-        if verdict.is_persons_word and before and before[0].says_the_same_as(label):
-            label = before[0]
-        else:
-            labels.add(label)
-    usable = _training_run(LabelledRun(label=label, packed=packed))
-    return AcceptedLabel(
-        label=label,
-        obstacle=usable if isinstance(usable, str) else None,
-        trace_obstacle=trace_obstacle(verdicts, verdict) if verdicts is not None else None,
-    )
+        checked = check_label(packed, verdict, statement, now_ns, clean)
+        if (accepted := store_label(labels, verdict, checked, verdicts)) is not None:
+            return accepted
 
 
 def trace_obstacle(verdicts: RunStore, verdict: StoredVerdict) -> str | None:
