@@ -48,8 +48,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _MOST_COMMITTED: Final = 32
-_APART_S: Final = 0.06
-"""Seconds between two commits: each writes dozens of pages and flushes them, for one run or for ten."""
+_APART_S: Final = 0.03
+"""Seconds between two commits: each writes dozens of pages and flushes them, for one run or for several."""
 EVICTED: Final = "evicted: its spans were dropped before its analysis"
 
 Claim: TypeAlias = Callable[[TraceKey], bool]
