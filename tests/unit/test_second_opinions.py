@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from collector_processor.writeback.span_places import pack_place
 
 from analyzer.analyses.commit import Committer, Leaving
 from analyzer.analyses.prepare import Prepared, TraceBytes, keeping
@@ -28,6 +27,7 @@ from collector_processor.settings import load_settings
 from collector_processor.store.database.connection import StoreThread
 from collector_processor.store.small_tables import PackedSpans
 from collector_processor.writeback.annotate import CarrierPolicy
+from collector_processor.writeback.carriers import pack_place
 from collector_processor.writeback.outgoing import Decision, write_back
 from semconv.model import Abstention, Attribution, Blame, Status, Trajectory
 from tests.factories import TRACE, agent, chat, span_id, workflow
