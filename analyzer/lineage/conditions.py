@@ -39,11 +39,13 @@ from analyzer.signals.tool_names import deed_of, looks_up
 from analyzer.signals.tool_results import Fault
 from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
-from semconv.record import record
+from semconv.record import record, replace
 
 _MOST: Final = 0.8
 _MOST_DEEDS: Final = 40
 _MOST_ROWS: Final = 300
+_LONGEST_RULE: Final = 60
+"""Words of a clause; a longer one is a text without marks."""
 _LONGEST_CLAUSE: Final = 16
 """Words from which a clause may state two conditions at once."""
 _LONGEST_VALUE: Final = 30
@@ -69,12 +71,10 @@ class _Deed:
 
     position: int
     tool: str
-    arguments: str
-
-    @property
-    def row(self) -> Mapping[str, Any]:
-        """Its arguments."""
-        return mapping(self.arguments[:HEAD])
+    row: Mapping[str, Any]
+    """Its arguments."""
+    named: tuple[Mapping[str, Any], ...]
+    """The record that its arguments name, if there is one."""
 
     @property
     def verb(self) -> str:
@@ -92,34 +92,74 @@ class _Deed:
         )
 
 
+@record
+class _Stated:
+    """What a sentence demands."""
+
+    rule: Rule
+    free: Limit | None
+    """The quantity above which it asks for a consent."""
+    clauses: tuple[Rule, ...]
+    """Its clauses that deny or limit something."""
+
+
 def broken_conditions(known: Known) -> Iterator[Clue]:
-    """Yield the deeds that break a condition; of each the first."""
+    """Yield the deeds that break a condition; of each the first that it breaks."""
     deeds = _deeds(known)
-    rules = rules_of(known) if deeds else ()
-    for deed in deeds:
-        found = (words for rule in rules for words in _broken(known, deed, rule))
+    stated = list(_stated(known)) if deeds else []
+    for each in deeds if stated else ():
+        deed = replace(each, named=_record_of(known, each))
+        found = (words for one in stated for words in _broken(known, deed, one))
         words = next(found, None)
         if words is not None:
             yield _clue(known, deed, *words)
 
 
-def _broken(known: Known, deed: _Deed, rule: Rule) -> Iterator[tuple[str, str, str]]:
-    """Yield what breaks a rule: what the deed was done for, its literal, and the words of the rule."""
-    limit = limit_of(rule)
-    if limit is not None:
-        yield from _unapproved(known, deed, rule, limit)
-    for words in _CLAUSE.split(rule.words):
-        clause = Rule(words=words, before="", following="", languages=rule.languages)
-        if not clause.is_open and not phrases("approval", all_languages()).search(words):
-            yield from _beyond(known, deed, clause)
-            yield from _ruled_out(known, deed, clause)
-            yield from _mistaken(known, deed, clause)
+def _stated(known: Known) -> Iterator[_Stated]:
+    """Yield the sentences that demand something."""
+    for rule in rules_of(known):
+        free = limit_of(rule) if _asks_for_consent(rule) else None
+        parts = (
+            Rule(words=words, before="", following="", languages=rule.languages)
+            for words in _CLAUSE.split(rule.words)
+            if len(words.split()) <= _LONGEST_RULE
+        )
+        clauses = tuple(
+            one
+            for one in parts
+            if one.has("no", "only") and not one.is_open and not _consent().search(one.words)
+        )
+        if free is not None or clauses:
+            yield _Stated(rule=rule, free=free, clauses=clauses)
+
+
+def _asks_for_consent(rule: Rule) -> bool:
+    """Tell whether a sentence asks for a consent, or the one after it for what lies above: ``above that``."""
+    following = _consent().search(rule.following)
+    return bool(
+        _consent().search(rule.words)
+        or (following and phrases("exceeds", rule.languages).search(rule.following))
+    )
+
+
+def _consent() -> re.Pattern[str]:
+    return phrases("approval", all_languages())
+
+
+def _broken(known: Known, deed: _Deed, stated: _Stated) -> Iterator[tuple[str, str, str]]:
+    """Yield what breaks a rule: what the deed was done with, its literal, and the words of the rule."""
+    if stated.free is not None:
+        yield from _unapproved(known, deed, stated.rule, stated.free)
+    for clause in stated.clauses:
+        yield from _beyond(deed, clause)
+        yield from _ruled_out(deed, clause)
+        yield from _mistaken(deed, clause)
 
 
 def _deeds(known: Known) -> list[_Deed]:
     steps = enumerate(known.reading.steps)
     return [
-        _Deed(position=place, tool=step.target or "", arguments=step.input)
+        _Deed(position=place, tool=step.target or "", row=mapping(step.input[:HEAD]), named=())
         for place, step in steps
         if step.kind is StepKind.TOOL
         and step.output
@@ -131,7 +171,7 @@ def _deeds(known: Known) -> list[_Deed]:
 def _is_deed(tool: str) -> bool:
     """Tell whether a tool changes something by its name, and neither asks nor tells somebody."""
     name = spaced(tool)
-    if looks_up(tool) or CHECKS.search(tool) or phrases("approval", all_languages()).search(name):
+    if looks_up(tool) or CHECKS.search(tool) or _consent().search(name):
         return False
     is_deed = deed_of(tool) or acts_of(tool) or phrases("does", all_languages()).search(name)
     return bool(is_deed) and not (_TELLS.search(tool) and deed_of(tool) in {"", "send"})
@@ -139,11 +179,7 @@ def _is_deed(tool: str) -> bool:
 
 def _unapproved(known: Known, deed: _Deed, rule: Rule, limit: Limit) -> Iterator[tuple[str, str, str]]:
     """Yield the amount of a deed for which the rule asks for a consent that nothing in the run speaks of."""
-    consent = phrases("approval", all_languages())
-    asks = consent.search(rule.words) or (
-        consent.search(rule.following) and phrases("exceeds", rule.languages).search(rule.following)
-    )
-    if not asks or not _may_mean(rule, deed, limit):
+    if not _may_mean(rule, deed, limit):
         return
     result = known.reading.steps[deed.position].output
     for row in (deed.row, mapping(result[:HEAD])):
@@ -197,7 +233,7 @@ def _units(key: str) -> frozenset[str]:
 
 def _is_consented(known: Known, deed: _Deed, rule: Rule, limit: Limit) -> bool:
     """Tell whether a person spoke, or something speaks of a consent, apart from the rule itself."""
-    consent = phrases("approval", all_languages())
+    consent = _consent()
     asked = known.asked.replace(rule.words, "").replace(rule.following or rule.words, "")
     if consent.search(asked) or consent.search(known.answer):
         return True
@@ -212,12 +248,12 @@ def _is_consented(known: Known, deed: _Deed, rule: Rule, limit: Limit) -> bool:
     return False
 
 
-def _beyond(known: Known, deed: _Deed, rule: Rule) -> Iterator[tuple[str, str, str]]:
+def _beyond(deed: _Deed, rule: Rule) -> Iterator[tuple[str, str, str]]:
     """Yield the quantity with which a clause forbids the deed."""
     bars, limit = bar_of(rule), limit_of(rule)
     if bars is None or limit is None or _PER.match(rule.words, limit.figure.end):
         return
-    for row in (deed.row, *_record_of(known, deed)):
+    for row in (deed.row, *deed.named):
         amounts = [one for one in amounts_of(row) if _is_meant(one, rule, limit)]
         if amounts:
             value, bounds = amounts[0].figure.value, limit.figure.readings
@@ -286,30 +322,28 @@ def _is_meant(amount: Amount, rule: Rule, limit: Limit) -> bool:
     return not is_other and share(plain_beginnings(amount.key), plain_beginnings(rule.words))
 
 
-def _record_of(known: Known, deed: _Deed) -> list[Mapping[str, Any]]:
+def _record_of(known: Known, deed: _Deed) -> tuple[Mapping[str, Any], ...]:
     """Return the last record before a deed that has an id of its arguments, if only one of its result has."""
     ids = frozenset(_ids(deed.row))
-    for place in range(deed.position - 1, -1, -1):
+    for place in range(deed.position - 1, -1, -1) if ids else ():
         step = known.reading.steps[place]
-        if step.kind is not StepKind.TOOL or not ids:
+        if step.kind is not StepKind.TOOL:
             continue
-        found = [one for one in _objects(step.output[:HEAD]) if not ids.isdisjoint(map(_plain, one.values()))]
-        if found:
-            return found if len(found) == 1 else []
-        if not looks_up(step.target or "") and not ids.isdisjoint(_ids(mapping(step.input[:HEAD]))):
-            return []  # it may have changed the record
-    return []
-
-
-def _plain(value: Any) -> str:
-    return str(value).casefold() if isinstance(value, str | int) else ""
+        if any(one in step.output for one in ids):
+            found = [
+                one for one in _objects(step.output[:HEAD]) if not ids.isdisjoint(map(str, one.values()))
+            ]
+            if found:
+                return tuple(found) if len(found) == 1 else ()
+        if any(one in step.input for one in ids) and not looks_up(step.target or ""):
+            return ()  # it may have changed the record
+    return ()
 
 
 def _ids(row: Mapping[str, Any]) -> Iterator[str]:
     for value in row.values():
-        if isinstance(value, str) and _ID.fullmatch(value):
-            yield value.casefold()
-        elif isinstance(value, int) and value >= _LEAST_NUMBER:
+        is_long = isinstance(value, int) and value >= _LEAST_NUMBER
+        if is_long or (isinstance(value, str) and _ID.fullmatch(value)):
             yield str(value)
 
 
@@ -329,12 +363,12 @@ def _objects(text: str) -> list[Mapping[str, Any]]:
     return found
 
 
-def _ruled_out(known: Known, deed: _Deed, rule: Rule) -> Iterator[tuple[str, str, str]]:
+def _ruled_out(deed: _Deed, rule: Rule) -> Iterator[tuple[str, str, str]]:
     """Yield the only value of the record with which a clause forbids the deed."""
     bars, is_short = bar_of(rule), len(rule.words.split()) <= _LONGEST_CLAUSE
     if bars is None or not is_short or not deed.is_named_in(rule.words):
         return
-    for row in _record_of(known, deed):
+    for row in deed.named:
         found = [(key, value) for key, value in row.items() if _is_ruled_out(key, value, rule, deed)]
         if len(found) == 1 and _is_barred(rule, deed, row):
             key, value = found[0]
@@ -368,7 +402,7 @@ def _can_class(value: Any) -> bool:
     return is_short and not any(map(str.isdigit, value))
 
 
-def _mistaken(known: Known, deed: _Deed, rule: Rule) -> Iterator[tuple[str, str, str]]:
+def _mistaken(deed: _Deed, rule: Rule) -> Iterator[tuple[str, str, str]]:
     """Yield an argument taken from the field that a rule denies, beside the one that it names."""
     denied = phrases("no", rule.languages).search(rule.words)
     if denied is None:
@@ -376,7 +410,7 @@ def _mistaken(known: Known, deed: _Deed, rule: Rule) -> Iterator[tuple[str, str,
     wanted = plain_beginnings(rule.words[: denied.start()])
     barred = plain_beginnings(rule.words[denied.end() :])
     values = {value for value in deed.row.values() if isinstance(value, str) and len(value) >= LEAST}
-    for row in _record_of(known, deed) if values else ():
+    for row in deed.named if values else ():
         texts = {key: value for key, value in row.items() if isinstance(value, str)}
         for key in (key for key, value in texts.items() if value in values):
             for other, value in texts.items():

@@ -76,7 +76,8 @@ def rules_of(known: Known) -> tuple[Rule, ...]:
     found: list[Rule] = []
     for text in (known.asked, known.instructions):
         languages = languages_in(text[:_HEARD])
-        said = ["", *[one[0].strip() for one in SENTENCE.finditer(text)][:_MOST_SENTENCES], ""]
+        sentences = dict.fromkeys(one[0].strip() for one in SENTENCE.finditer(text))
+        said = ["", *[*sentences][:_MOST_SENTENCES], ""]
         found += [
             Rule(words=words, before=before, following=following, languages=languages)
             for before, words, following in zip(said, said[1:], said[2:], strict=False)
