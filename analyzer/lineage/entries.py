@@ -34,7 +34,7 @@ class Entry:
     def is_named_in(self, words: frozenset[str], small: str) -> bool:
         """Tell whether a text names the entry, by its words and the text itself in lower case."""
         return any(
-            name in words or ((" " in name or not small.isascii()) and _stands_in(name, small))
+            name in words or ((" " in name or not small.isascii()) and stands_in(name, small))
             for name in self.names
         )
 
@@ -163,7 +163,7 @@ def _forms(text: str) -> Iterator[str]:
 
 def _can_name(text: str) -> bool:
     is_word = any(map(str.isalpha, text)) and _LEAST_NAME <= len(text) <= _LONGEST_NAME
-    return is_word and text not in _FLAGS and not _is_time(text)
+    return is_word and text not in _FLAGS and not _is_time(text) and _AMOUNT.fullmatch(text) is None
 
 
 def _is_number_of(text: str) -> bool:
@@ -172,6 +172,10 @@ def _is_number_of(text: str) -> bool:
 
 
 _LEAST_NUMBER: Final = 5
+_AMOUNT: Final = re.compile(
+    r"(?:[^\W\d]{1,3}\.?\s?)?\d{1,3}(?:[.,\s]\d{3}){1,4}(?:[.,]\d{1,2})?(?:\s?[^\W\d]{1,3}\.?)?"
+)
+"""An amount in groups of digits with its currency, ``rp30.000.000`` or ``1 690 kr``, which names nothing."""
 _FLAGS: Final = frozenset({"true", "false", "none", "null", "nan"})
 
 
@@ -180,7 +184,7 @@ def _is_time(text: str) -> bool:
     return text[:1].isdigit() and (text[4:5] == "-" or text[2:3] == ":")
 
 
-def _stands_in(name: str, small: str) -> bool:
+def stands_in(name: str, small: str) -> bool:
     """Tell whether a text has a name, not as a part of a longer one; both are in lower case."""
     at = small.find(name)
     while at >= 0:

@@ -17,10 +17,11 @@ from typing import Final
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import SENTENCE
 from analyzer.lineage.known import Known
+from analyzer.lineage.vocabulary import phrases
 from analyzer.signals.commands import RUNS_TESTS, call_name, commands_of
 from analyzer.signals.run_view import HEAD, final_answer
 from analyzer.signals.tool_names import looks_up
-from analyzer.signals.wordings import Kind, kinds_said, says_newly
+from analyzer.signals.wordings import Kind, kinds_said, languages_in, says_newly
 from semconv.model import Evidence, Step, StepKind
 
 _READS: Final = re.compile(
@@ -51,12 +52,6 @@ _FAILS: Final = re.compile(
     r"|не\s?прош|пада|упал|失敗|失败|실패|ba\u015far\u0131s\u0131z|فشل|विफल",
     re.IGNORECASE,
 )
-_SKIPS: Final = re.compile(
-    r"\bomi[ts]|\bsalta|\bignor|\bsaut|\bpul(?:a|ou)|pomij|pomini|overgeslagen|přeskoč|presko|hoppa|hopp?et|sprunget"
-    r"|ohitet|пропу|atlan|dilewati|bỏ qua|παραλ|スキップ|跳过|略过|건너|تخط|छोड़",
-    re.IGNORECASE,
-)
-"""Words for tests that were skipped, beside those of failures."""
 _ADMITS: Final = (Kind.ADMISSION, Kind.GIVING_UP)
 _MENDED: Final = re.compile(
     r"\b(?:fix|repair|resolv|correct|mend|debug)\w*\s(?:\w+\s){0,3}?fail\w*(?:\stests?)?"
@@ -91,7 +86,7 @@ def failed_tests(known: Known) -> Iterator[Clue]:
     claims = _PASS.search(answer) is not None or (not may_fail and _claims_success(known, answer))
     if counted is None or not claims or _passes_on(answer, report, known.asked):
         return
-    if "skipped" in counted[0] and _SKIPS.search(answer):
+    if "skipped" in counted[0] and phrases("skips", languages_in(answer)).search(answer):
         return
     spoken = [step for step in trajectory.steps if _speaks(step)]
     after = (step for step in spoken if step.index > last.index and _PASS.search(step.output[:HEAD]))

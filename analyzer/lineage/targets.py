@@ -44,19 +44,6 @@ _MANY: Final = 3
 _CLAUSE: Final = re.compile(r"[.;:!?\n](?=\s|$)")
 _NEAR: Final = 4
 """Words between a word that denies and the name."""
-_FORGET: Final = re.compile(
-    r"forget|miss\b|skip\b|overlook|neglect|verg[ie]ss|verge(?:et|ten)|übersehen|oubli|olvid|esque[cç]|dimentic|zapom"
-    r"|glem|glöm|unoh|uita\b|felejt|ξεχ|забу|unut|lupa|quên|忘|잊|भूल|تنس|שכח",
-    re.IGNORECASE,
-)
-"""Words for forgetting: who denies them asks for the thing, as in "do not forget web-13"."""
-_WHILE: Final = re.compile(
-    r"[\s,]{1,3}(?:before|until|till|unless|while|without|bevor|bis|solange|ohne|avant|tant|sans|antes|hasta|mientras"
-    r"|sin|até|sem|prima|finché|senza|voordat|tot|zolang|przed|zanim|dopóki|bez|než|dokud|prije|dok|før|innan|förrän"
-    r"|ennen|înainte|până|mielőtt|amíg|πριν|до|пока|перед|поки|sebelum|trước|cho)\b",
-    re.IGNORECASE,
-)
-"""Words that begin a condition: what must not be done before it may be done after it."""
 
 
 def deeds_on_siblings(known: Known) -> Iterator[Clue]:
@@ -112,8 +99,11 @@ def _barred(task: str, languages: tuple[str, ...]) -> Mapping[str, str]:
 def _rules_out(clause: str, no: re.Match[str], name: re.Match[str], languages: tuple[str, ...]) -> bool:
     """Tell whether a word that denies rules a name out: ``do not forget`` and ``not only`` ask for it."""
     between, after = clause[no.end() : name.start()], clause[name.end() :]
-    wants = _FORGET.search(clause, 0, name.start()) or phrases("only", languages).search(between)
-    return len(between.split()) <= _NEAR and not wants and not _WHILE.match(after)
+    forget = phrases("forget", languages).search(clause, 0, name.start())
+    wants = forget or phrases("only", languages).search(between)
+    until = phrases("until", languages).search(after)
+    is_put_off = until is not None and not after[: until.start()].strip(" ,")
+    return len(between.split()) <= _NEAR and not wants and not is_put_off
 
 
 def _names(text: str) -> frozenset[str]:

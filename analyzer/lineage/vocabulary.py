@@ -60,6 +60,12 @@ def number_words(languages: tuple[str, ...]) -> Mapping[str, int]:
     return {form: number for numbers in known for form, number in _numbered(numbers)}
 
 
+@functools.cache
+def spans() -> Mapping[str, int]:
+    """Return 1 to 4 for days, months, years and hours by their words in all languages, in lower case."""
+    return {form: number for row in _rows().values() for form, number in _numbered(row["spans"])}
+
+
 def _numbered(forms: str) -> Iterator[tuple[str, int]]:
     for number, one in enumerate(forms.casefold().split(), start=1):
         yield from ((form.replace("_", " "), number) for form in one.split("/"))
@@ -69,6 +75,12 @@ def _numbered(forms: str) -> Iterator[tuple[str, int]]:
 def titles() -> frozenset[str]:
     """Return words before a name that are no part of it, such as ``Mrs``, in lower case."""
     return frozenset(word for row in _rows().values() for word in row["titles"].casefold().split())
+
+
+@functools.cache
+def all_languages() -> tuple[str, ...]:
+    """Return the codes of all languages of ``vocabulary.toml``: for names of tools and keys of results."""
+    return tuple(_rows())
 
 
 @functools.cache
@@ -105,9 +117,17 @@ def first_sentence(text: str) -> str:
 
 
 def alternatives(words: Iterable[str]) -> str:
-    """Return a pattern that matches one of the words; outside dense scripts, as a whole word."""
+    """Return a pattern that matches one of the words; outside dense scripts, as a whole word.
+
+    A word that ends in ``-`` stands for all words that begin with it.
+    """
     longest = sorted(dict.fromkeys(words), key=len, reverse=True)
-    spaced = [re.escape(word) for word in longest if not _MARKS.search(word)]
+    spaced = [_whole(word) for word in longest if not _MARKS.search(word)]
     dense = [re.escape(word) for word in longest if _MARKS.search(word)]
     bounded = rf"(?<!\w)(?:{'|'.join(spaced)})(?!\w)" if spaced else ""
     return "|".join(filter(None, [bounded, *dense]))
+
+
+def _whole(word: str) -> str:
+    stem = word.removesuffix("-")
+    return re.escape(stem) if stem == word else rf"{re.escape(stem)}\w*"

@@ -62,15 +62,46 @@ _NOUNS: Final = frozenset(
 """Verbs that are nouns in names such as ``file_search`` and ``order_status``."""
 
 
+_NAMED: Final = frozenset({"release", "tag", "patch"})
+"""Verbs that are nouns as often: they count as the first word of a name, or as the last."""
+_OF_NOUNS: Final = frozenset(
+    {
+        "notes",
+        "name",
+        "names",
+        "date",
+        "dates",
+        "log",
+        "info",
+        "number",
+        "page",
+        "calendar",
+        "version",
+        "versions",
+    }
+)
+"""What such a noun has: ``release_notes``."""
+
+
 @functools.lru_cache(maxsize=1024)
 def deed_of(tool: str) -> str:
     """Return the verb of a tool that changes something outside the run (``book``); empty if it reads."""
-    words = words_in(tool)
+    every = words_in(tool)
+    words = [word for place, word in enumerate(every) if not _is_noun(every, place)]
     first = next((word for word in words if word in _LOOKS_UP or word in _CHANGES), "")
     if first not in _CHANGES:
         return ""
     is_noun = first in _NOUNS and (words[0] != first or not _LOOKS_UP.isdisjoint(words) or "details" in words)
     return "" if is_noun else first
+
+
+def _is_noun(words: tuple[str, ...], place: int) -> bool:
+    """Tell whether a word of a name such as ``release_notes`` is a noun there, though it may be a verb."""
+    if words[place] not in _NAMED:
+        return False
+    following = words[place + 1 : place + 2]
+    of_noun = not (_OF_NOUNS | _LOOKS_UP).isdisjoint(following)
+    return of_noun or (place > 0 and bool(following))
 
 
 _RECALLS: Final = re.compile(

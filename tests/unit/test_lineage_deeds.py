@@ -6,6 +6,7 @@ import pytest
 
 from analyzer.lineage.clue import ClueKind
 from analyzer.lineage.deeds import acts_in
+from analyzer.signals.tool_names import deed_of
 from semconv.model import Step
 from tests.lineage import called, found, mistake
 from tests.runs import failed_tool, step
@@ -303,3 +304,20 @@ def test_what_was_done_by_others_long_ago_is_no_claim() -> None:
     census = called("census_search", '{"name": "Wybrow"}', '[{"name": "Rose Wybrow", "age": 1}]')
     answer = "Rose is aged 1; a Rose Wybrow was registered at Braintree in 1889."
     assert found("Find Rose Wybrow in the census.", *census, step("porter", answer)) is None
+
+
+@pytest.mark.parametrize(
+    ("tool", "verb"),
+    [
+        ("release_file", "release"),
+        ("mes.release", "release"),
+        ("release_notes", ""),
+        ("release_status", ""),
+        ("latest_release_info", ""),
+        ("github_release_create", "create"),
+        ("patch_notes", ""),
+        ("patch_server", "patch"),
+    ],
+)
+def test_a_verb_that_is_a_noun_as_often_counts_first_or_last(tool: str, verb: str) -> None:
+    assert deed_of(tool) == verb

@@ -222,6 +222,30 @@ def test_all_entries_are_named_to_compare_them_with_a_limit() -> None:
         assert mistake(task, *looked, step("desk", wrong)).reason.startswith("chose Birch")
 
 
+FABRICS = json.dumps(
+    [{"name": "Wool velour", "eur_price": 42.0}, {"name": "Cotton twill", "eur_price": 34.5}]
+)
+
+
+@pytest.mark.parametrize(
+    "task",
+    ["Find a fabric, nothing above 35 EUR.", "Suche uns einen Stoff für die Umhänge, nichts über 35 EUR."],
+)
+def test_nothing_above_a_price_sets_the_most(task: str) -> None:
+    looked = called("fabrics", "{}", FABRICS)
+    assert found(task, *looked, step("desk", "Take Cotton twill.")) is None
+    assert mistake(task, *looked, step("desk", "Take Wool velour.")).reason.startswith("chose Wool velour")
+
+
+RENTS = "nama | per tahun\nKos Melati | Rp30.000.000\nKos Dahlia | Rp34.800.000\nKos Teratai | Rp38.400.000"
+
+
+def test_an_amount_with_its_currency_may_be_why_an_entry_is_left_out() -> None:
+    looked, task = called("kos", "{}", RENTS), "Carikan semua kos yang paling mahal Rp3.000.000 per bulan."
+    answer = "Dua kos: Kos Melati (Rp30.000.000 setahun) dan Kos Dahlia (Rp34.800.000 setahun)."
+    assert found(task, *looked, step("desk", answer)) is None
+
+
 def on(host: str, command: str, result: str = "ok") -> tuple[Step, Step]:
     return called("ssh", json.dumps({"host": host, "cmd": command}), result)
 
