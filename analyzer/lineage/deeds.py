@@ -13,7 +13,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
-from typing import Any, Final
+from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.figures import Figure, figures, words_of
@@ -39,7 +39,6 @@ _MOST_KEYS: Final = 40
 
 
 _ENGLISH: Final = "en"
-_BEGINNING: Final = 5
 _ADVERBS: Final = r"(?:\s(?:also|just|already|now|then|successfully|since|been)){0,3}"
 _SAYS_DONE: Final = re.compile(
     rf"\b(?:I|we)(?:['’]ve|\s(?:have|had))?{_ADVERBS}\s(?:[a-z]{{3,14}}ed|sent|paid|bought)\b"  # noqa: RUF001 - an apostrophe
@@ -122,15 +121,6 @@ def acts_in(text: str, *, with_tools: bool = False) -> frozenset[str]:
 def acts_of(tool: str) -> frozenset[str]:
     """Return what a tool does by its name: ``cancel`` for ``cancelOrder``, in any of the languages."""
     return acts_in(spaced(tool), with_tools=True)
-
-
-@functools.lru_cache(maxsize=64)
-def forms_of(acts: frozenset[str]) -> frozenset[str]:
-    """Return the beginnings of the words for some deeds in all languages, for their other forms."""
-    whole = _words(with_tools=False).whole
-    return frozenset(
-        word[:_BEGINNING] for word, act in whole.items() if act in acts and len(word) > _BEGINNING
-    )
 
 
 def _deeds(known: Known) -> list[_Deed]:
@@ -225,7 +215,7 @@ def claim_of(known: Known, sentence: str, reason: str) -> Clue:
 
 
 @record
-class Amount:
+class _Amount:
     """A number of a call's arguments or result, with the words of its key."""
 
     figure: Figure
@@ -233,23 +223,18 @@ class Amount:
     words: frozenset[str]
 
 
-def _amounts(text: str) -> Iterator[Amount]:
-    return amounts_of(mapping(text))
-
-
-def amounts_of(row: Mapping[str, Any]) -> Iterator[Amount]:
-    """Yield the numbers of an object's fields, with what their keys say of them."""
-    for key, value in list(row.items())[:_MOST_KEYS]:
+def _amounts(text: str) -> Iterator[_Amount]:
+    for key, value in list(mapping(text).items())[:_MOST_KEYS]:
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             continue
         found = figures(f'{{"{key}": {value}}}' if not isinstance(value, str) else value)
         if len(found) == 1:
-            yield Amount(figure=found[0], key=key, words=words_of(key))
+            yield _Amount(figure=found[0], key=key, words=words_of(key))
 
 
 def exceeded_maxima(known: Known) -> Iterator[Clue]:
     """Yield the calls that take more than the maximum that a result before them gave."""
-    maxima: list[tuple[int, Amount]] = []
+    maxima: list[tuple[int, _Amount]] = []
     for position, step in enumerate(known.reading.steps):
         if step.kind is not StepKind.TOOL:
             continue
@@ -263,19 +248,19 @@ def exceeded_maxima(known: Known) -> Iterator[Clue]:
             maxima += [(position, one) for one in _amounts(step.output[:HEAD]) if one.words & _LIMITS]
 
 
-def _exceeds(amount: Amount, most: Amount, of_tool: frozenset[str]) -> bool:
+def _exceeds(amount: _Amount, most: _Amount, of_tool: frozenset[str]) -> bool:
     ours, theirs = amount.figure, most.figure
     if ours.unit != theirs.unit or ours.value <= theirs.value + 0.51 * theirs.step:
         return False
     return bool(ours.unit) or bool((most.words - _LIMITS) & (amount.words | of_tool))
 
 
-def _is_latest(maxima: list[tuple[int, Amount]], found: tuple[int, Amount]) -> bool:
+def _is_latest(maxima: list[tuple[int, _Amount]], found: tuple[int, _Amount]) -> bool:
     """Tell whether a maximum is the last one of its key: a later result replaces it."""
     return all(one[0] <= found[0] for one in maxima if one[1].key == found[1].key)
 
 
-def _excess(known: Known, position: int, amount: Amount, source: int, most: Amount) -> Clue:
+def _excess(known: Known, position: int, amount: _Amount, source: int, most: _Amount) -> Clue:
     asker = known.origin_of(amount.figure.literal, position)
     step = asker if asker > source else position
     reason = (
@@ -286,7 +271,7 @@ def _excess(known: Known, position: int, amount: Amount, source: int, most: Amou
     return known.clue(step, ClueKind.EXCEEDED, reason, *quotes, value=amount.figure.value)
 
 
-def _argument(known: Known, position: int, amount: Amount) -> Evidence:
+def _argument(known: Known, position: int, amount: _Amount) -> Evidence:
     step = known.reading.steps[position]
     return Evidence(step=step.index, quote=around(step.input, amount.figure.literal, reach=40))
 
@@ -304,7 +289,7 @@ def misreported_deeds(known: Known) -> Iterator[Clue]:
             yield _misreport(known, deed, amount, found)
 
 
-def _unsaid_amounts(known: Known, stated: Sequence[Figure]) -> Iterator[tuple[_Deed, Amount]]:
+def _unsaid_amounts(known: Known, stated: Sequence[Figure]) -> Iterator[tuple[_Deed, _Amount]]:
     """Yield the deeds with the only amount of their result, if the answer does not state it."""
     for deed in _deeds(known):
         if not deed_of(deed.tool):
@@ -335,14 +320,14 @@ def _reports(answer: str, stated: Sequence[Figure]) -> Iterator[_Report]:
         )
 
 
-def _reports_on(report: _Report, amount: Amount, acts: frozenset[str]) -> bool:
+def _reports_on(report: _Report, amount: _Amount, acts: frozenset[str]) -> bool:
     """Tell whether a sentence gives a deed's amount: in its unit, with a word for what was done."""
     if report.figure.unit != amount.figure.unit:
         return False
     return bool(acts & report.acts) or bool((amount.words - {amount.figure.unit}) & report.words)
 
 
-def _misreport(known: Known, deed: _Deed, amount: Amount, report: _Report) -> Clue:
+def _misreport(known: Known, deed: _Deed, amount: _Amount, report: _Report) -> Clue:
     told = report.figure
     position = known.first_with(told.literal, after=deed.position)
     returned = amount.figure

@@ -34,7 +34,7 @@ class Entry:
     def is_named_in(self, words: frozenset[str], small: str) -> bool:
         """Tell whether a text names the entry, by its words and the text itself in lower case."""
         return any(
-            name in words or ((" " in name or not small.isascii()) and stands_in(name, small))
+            name in words or ((" " in name or not small.isascii()) and _stands_in(name, small))
             for name in self.names
         )
 
@@ -184,7 +184,7 @@ def _is_time(text: str) -> bool:
     return text[:1].isdigit() and (text[4:5] == "-" or text[2:3] == ":")
 
 
-def stands_in(name: str, small: str) -> bool:
+def _stands_in(name: str, small: str) -> bool:
     """Tell whether a text has a name, not as a part of a longer one; both are in lower case."""
     at = small.find(name)
     while at >= 0:

@@ -31,9 +31,8 @@ _IN_ROW: Final = re.compile(r"[^\w.;:!?\n]{0,8}(?:[^\W\d]{1,12}[^\w.;:!?\n]{1,8}
 _LONGEST_NO: Final = 24
 _MOST: Final = 0.8
 _NOON: Final = 12 * 60
-MONEY: Final = CURRENCY_CODES | {"kr", "kč", "ft", "lei", "руб", "грн", "лв"}  # noqa: RUF001 - Russian
-"""Units of amounts of money."""
-PRICE: Final = re.compile(
+_MONEY: Final = CURRENCY_CODES | {"kr", "kč", "ft", "lei", "руб", "грн", "лв"}  # noqa: RUF001 - Russian
+_PRICE: Final = re.compile(
     r"price|cost|total|amount|fee|fare|rent|betrag|montant|importe|monto|valor|importo|kwota|сумм|belopp|beløb|beløp"
     r"|bedrag|tutar|summe|金额|金額|금액|preis|kosten|prix|precio|preço|preco|prezzo|pri[sj]|cen[ay]|koszt"
     r"|fiyat|harga|biaya|hinta|kost|цена|цін|стоим|τιμ|giá|价格|価格|가격",
@@ -90,15 +89,19 @@ def _limits(known: Known) -> Iterator[_Limit]:
             for find in finders:
                 value, end, read = find(ahead, known.languages)
                 if value is not None:
-                    is_denied = _is_denied(known, found)
-                    words = known.asked[found.start() : found.end() + end]
-                    yield _Limit(words=words, is_most=is_most != is_denied, value=value, read=read)
+                    denial = _denial(known, found)
+                    start = found.start() if denial is None else denial
+                    words = known.asked[start : found.end() + end]
+                    is_upper = is_most == (denial is None)
+                    yield _Limit(words=words, is_most=is_upper, value=value, read=read)
 
 
-def _is_denied(known: Known, word: re.Match[str]) -> bool:
-    """Tell whether a word that denies stands right before the word of a limit: ``nothing above 35``."""
-    before = word.string[max(0, word.start() - _LONGEST_NO) : word.start()].rstrip()
-    return any(one.end() == len(before) for one in phrases("no", known.languages).finditer(before))
+def _denial(known: Known, word: re.Match[str]) -> int | None:
+    """Return where a word that denies stands right before the word of a limit: ``nothing above 35``."""
+    start = max(0, word.start() - _LONGEST_NO)
+    before = word.string[start : word.start()].rstrip()
+    denials = phrases("no", known.languages).finditer(before)
+    return next((start + one.start() for one in denials if one.end() == len(before)), None)
 
 
 def _time_in(ahead: str, languages: tuple[str, ...]) -> _Ahead:
@@ -116,7 +119,7 @@ def _day_in(ahead: str, _languages: tuple[str, ...]) -> _Ahead:
 
 def _amount_in(ahead: str, _languages: tuple[str, ...]) -> _Ahead:
     figure = next((one for one in figures(ahead) if one.start <= _GAP), None)
-    return (figure.value, figure.end, _price) if figure and figure.unit in MONEY else _NOTHING
+    return (figure.value, figure.end, _price) if figure and figure.unit in _MONEY else _NOTHING
 
 
 def _day(_key: str, value: Scalar) -> float | None:
@@ -134,7 +137,7 @@ def _clock(_key: str, value: Scalar) -> float | None:
 
 
 def _price(key: str, value: Scalar) -> float | None:
-    if not PRICE.search(key) or isinstance(value, bool):
+    if not _PRICE.search(key) or isinstance(value, bool):
         return None
     if isinstance(value, int | float):
         return float(value)

@@ -11,7 +11,6 @@ from analyzer.lineage.barred import barred_times
 from analyzer.lineage.changed import changed_values
 from analyzer.lineage.checks import refused_deeds
 from analyzer.lineage.clue import Clue
-from analyzer.lineage.conditions import broken_conditions
 from analyzer.lineage.cut_short import cut_lists
 from analyzer.lineage.deeds import claimed_deeds, exceeded_maxima, misreported_deeds
 from analyzer.lineage.done_again import repeated_deeds
@@ -54,7 +53,6 @@ READERS: Final[tuple[LineageReader, ...]] = (
     changed_units,
     broken_limits,
     barred_times,
-    broken_conditions,
     unmet_flags,
     exceeded_maxima,
     refused_deeds,

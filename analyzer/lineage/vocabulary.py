@@ -60,12 +60,6 @@ def number_words(languages: tuple[str, ...]) -> Mapping[str, int]:
     return {form: number for numbers in known for form, number in _numbered(numbers)}
 
 
-@functools.cache
-def spans() -> Mapping[str, int]:
-    """Return 1 to 4 for days, months, years and hours by their words in all languages, in lower case."""
-    return {form: number for row in _rows().values() for form, number in _numbered(row["spans"])}
-
-
 def _numbered(forms: str) -> Iterator[tuple[str, int]]:
     for number, one in enumerate(forms.casefold().split(), start=1):
         yield from ((form.replace("_", " "), number) for form in one.split("/"))
@@ -75,12 +69,6 @@ def _numbered(forms: str) -> Iterator[tuple[str, int]]:
 def titles() -> frozenset[str]:
     """Return words before a name that are no part of it, such as ``Mrs``, in lower case."""
     return frozenset(word for row in _rows().values() for word in row["titles"].casefold().split())
-
-
-@functools.cache
-def all_languages() -> tuple[str, ...]:
-    """Return the codes of all languages of ``vocabulary.toml``: for names of tools and keys of results."""
-    return tuple(_rows())
 
 
 @functools.cache

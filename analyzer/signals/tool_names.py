@@ -65,20 +65,7 @@ _NOUNS: Final = frozenset(
 _NAMED: Final = frozenset({"release", "tag", "patch"})
 """Verbs that are nouns as often: they count as the first word of a name, or as the last."""
 _OF_NOUNS: Final = frozenset(
-    {
-        "notes",
-        "name",
-        "names",
-        "date",
-        "dates",
-        "log",
-        "info",
-        "number",
-        "page",
-        "calendar",
-        "version",
-        "versions",
-    }
+    "notes name names date dates log info number page calendar version versions".split()  # noqa: SIM905 - readable
 )
 """What such a noun has: ``release_notes``."""
 
