@@ -211,7 +211,7 @@ class Forwarder:
             self._start(self._read(send_queue))
         if is_early:
             self._pump_later(send_queue, send_queue.next_s - now)
-        elif send_queue.is_idle:
+        elif send_queue.is_idle and not send_queue.is_timed:  # else the timer would remove a newer queue
             self._send_queues.pop(send_queue.key, None)
             if not self._send_queues:
                 self._idle.set()

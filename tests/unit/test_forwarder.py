@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -484,6 +485,30 @@ async def test_released_rows_are_sent_though_later_ones_went_before(tmp_path: Pa
         await backend.wait_for_requests(2)
     assert numbers_in(*(sent.body for sent in backend.requests)) == [2, 1]
     assert at.counts().forwarded == 2
+
+
+async def test_a_drain_waits_for_a_row_that_came_right_after_its_queue_was_idle(tmp_path: Path) -> None:
+    limits = ForwarderLimits(apart_s=0.2, batch_bytes=len(request(span(2))))
+    offered = asyncio.Event()
+
+    def judge(numbers: list[int]) -> SendOutcome:
+        if numbers == [2]:
+            time.sleep(2 * limits.apart_s)  # a busy event loop: the timer of the queue is overdue
+            asyncio.get_running_loop().call_soon(offer)
+        return Delivered()
+
+    def offer() -> None:
+        at.forwarder.offer(last)
+        offered.set()
+
+    backend = Picky(judge)
+    async with bench(tmp_path, backend, limits) as at:
+        last = await at.store(request(span(3, attributes=AGENT)), state=State.HELD)
+        await at.store(request(span(1)))
+        await at.store(request(span(2)))
+        await offered.wait()
+        await at.forwarder.drain(60)
+    assert backend.taken == [1, 2, 3]
 
 
 async def test_draining_stops_at_the_deadline_and_leaves_the_rest_in_the_journal(tmp_path: Path) -> None:

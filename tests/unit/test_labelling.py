@@ -16,12 +16,13 @@ from analyzer.issues.beside_verdicts import keeper
 from analyzer.issues.labels.kept_run import ends_of, pack, unpack
 from analyzer.issues.labels.label_store import LabelStore, PackedRun
 from analyzer.issues.labels.labelling import NoSuchRun, accept_label, find_run, training_runs
-from analyzer.issues.labels.run_label import LabelKind, Statement
+from analyzer.issues.labels.run_label import LabelKind, LabelRefused, Statement
 from collector_processor.core.analysis import Analysis, KeptRun
 from collector_processor.core.records import Commit, StoredVerdict
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.redaction import keep, omit
 from collector_processor.settings import load_settings
+from collector_processor.store.deletion import delete_run
 from collector_processor.store.verdicts import RunStore
 from semconv.model import Abstention, Attribution, Blame, Status, Trajectory
 from tests.issues import Bench
@@ -138,6 +139,18 @@ def test_a_statement_is_checked_again_if_the_run_changed_meanwhile(stores: Store
 
     given = accept_label(stores.labels, VERDICT, replace(CORRECTED, why="why"), 1, clean=clean)
     assert (given.obstacle, len(asked)) == ("kept without its texts", 2)
+
+
+def test_a_run_that_is_deleted_while_a_statement_is_checked_gets_no_label(stores: Stores) -> None:
+    def clean(text: str) -> str:
+        delete_run(stores.verdicts._db, NO_TENANT, VERDICT.run_id)
+        return text
+
+    stores.has()
+    statement = Statement(kind=LabelKind.REJECTED, why="why")
+    with pytest.raises(LabelRefused, match="run-1 has been deleted"):
+        accept_label(stores.labels, VERDICT, statement, 1, verdicts=stores.verdicts, clean=clean)
+    assert stores.labels.labels(NO_TENANT, VERDICT.run_id) == []
 
 
 def test_labels_without_training_value_are_left_out_and_counted(stores: Stores) -> None:

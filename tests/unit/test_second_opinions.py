@@ -239,9 +239,10 @@ async def test_an_opinion_is_known_for_the_same_question_only(room: Room) -> Non
         assert await room.second.known(other) is None
 
 
-async def test_an_opinion_on_a_deleted_run_changes_nothing(room: Room) -> None:
+async def test_nothing_is_stored_about_a_run_that_is_deleted_before_its_opinion_comes(room: Room) -> None:
     assert await room.second.take(WANTED, room.trajectory, blame(1)) is Outcome.NOT_CORRECTABLE
     assert room.sent() == []
+    assert await room.second.of(NO_TENANT, TRACE) == []
 
 
 async def test_the_opinions_on_a_run_are_bounded(room: Room) -> None:

@@ -124,7 +124,7 @@ class Corrections:
         So a statement that is heard again makes no second label, and a later label stands.
 
         Raises:
-            LabelRefused: it does not fit the run.
+            LabelRefused: it does not fit the run, or the run was deleted meanwhile.
             StoreError: the store refuses.
         """
         while True:
@@ -135,7 +135,7 @@ class Corrections:
             def take(checked: CheckedLabel = checked) -> tuple[AcceptedLabel, list[Corrected], int] | None:
                 with self.store.transaction():
                     later = self._has_later(verdict, said_ns)
-                    given = None if later else store_label(self.labels, verdict, checked)
+                    given = None if later else store_label(self.labels, verdict, checked, self.store)
                     return None if given is None else (given, *self._follow())
 
             if (taken := await self.commits.in_turn(take)) is not None:
@@ -375,11 +375,14 @@ class SecondOpinions:
     def _take(
         self, asked: Wanted, attribution: Attribution, prepared: _Prepared
     ) -> tuple[Outcome, list[Corrected]] | None:
-        """Store an opinion and commit what follows; ``None`` if the run changed since it was prepared."""
+        """Store an opinion and commit what follows; ``None`` if the run changed since it was prepared.
+
+        Nothing is stored about a run that was deleted while the method was at work.
+        """
         with self.store.transaction():
             if self.store.place(asked.tenant, asked.run_id) != prepared.packed:
                 return None
-            if prepared.opinion is not None:
+            if prepared.opinion is not None and self.store.current(asked.tenant, asked.run_id) is not None:
                 self.opinions.add(prepared.opinion)
             return self._commit(asked, attribution, prepared.proposed)
 

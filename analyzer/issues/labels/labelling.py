@@ -16,7 +16,15 @@ from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
 from analyzer.inquiry.visible import visible_run
 from analyzer.issues.labels.kept_run import KeptRun, unpack
 from analyzer.issues.labels.label_store import MAX_OPINIONS, LabelledRun, LabelStore, Opinion, OpinionStore
-from analyzer.issues.labels.run_label import Label, LabelKind, Statement, as_label, place_of, to_json
+from analyzer.issues.labels.run_label import (
+    Label,
+    LabelKind,
+    LabelRefused,
+    Statement,
+    as_label,
+    place_of,
+    to_json,
+)
 from collector_processor.core.records import EXPERIMENT, StoredVerdict
 from collector_processor.otlp import Tenant
 from collector_processor.rebuild.redaction import Redact, redact
@@ -118,13 +126,16 @@ def store_label(
     """Store a checked label; ``None`` if the run is kept in another form now: check it again.
 
     The service corrects the trace afterwards (``correcting.py``); with ``verdicts``, it is checked whether it
-    can.
+    can, and whether the run still exists.
 
     Raises:
+        LabelRefused: the run was deleted meanwhile.
         StoreError: the store refuses.
     """
     label = checked.label
     with labels.transaction():
+        if verdicts is not None and verdicts.current(verdict.tenant, verdict.run_id) is None:
+            raise LabelRefused(f"{verdict.run_id} has been deleted")
         if labels.kept(verdict.tenant, verdict.run_id) != checked.packed:
             return None
         before = labels.labels(verdict.tenant, verdict.run_id)
@@ -153,7 +164,7 @@ def accept_label(
     ``clean`` removes secrets from the person's reason; ``verdicts`` is as for ``store_label``.
 
     Raises:
-        LabelRefused: the statement does not fit the run.
+        LabelRefused: the statement does not fit the run, or the run was deleted meanwhile.
         StoreError: the store refuses.
     """
     while True:
