@@ -23,7 +23,7 @@ from analyzer.cli.repeated_runs import (
 )
 from analyzer.experiment.workflow import Check, CommandCheck, Contains, every
 from analyzer.experiment.workflow import Ended as Output
-from analyzer.inquiry.present import counted, plain
+from analyzer.inquiry.present import counted, is_unsaid, plain
 from analyzer.inquiry.terminal import error_console, run_heading, steps_table, verdict_panel
 from analyzer.inquiry.verdict import to_json
 from analyzer.programs.child import Ended, Seen, Wishes
@@ -280,6 +280,8 @@ def _show(judged: Judged) -> None:
     for agent, instructions in _numbered(trajectory).items():
         screen.print(f"{agent}: “{plain(instructions, _MOST_INSTRUCTIONS)}”", style="dim", markup=False)
     screen.print(verdict_panel(attribution, trajectory))
+    if is_unsaid(attribution.verdict.reason):
+        complain("wrong all the same? Add --failed, or --expect TEXT with what a right answer contains")
 
 
 def _numbered(trajectory: Trajectory) -> dict[str, str]:

@@ -3,7 +3,8 @@
 An argument may be anything an agent knows. It is a slip of a given value if it differs from that in one
 place, nothing that the agent had read has it, nothing gives it by counting or arithmetic, and no call uses
 the given one: an agent that tries several values uses that one too. Exchanged digits of an id are a slip in
-any call that does more than look up. Dates, figures and plain numbers count in deeds only: searches and
+any call that does more than look up. A look-up may ask for any id: it is a slip if the answer is for the
+given one, which no result has. Dates, figures and plain numbers count in deeds only: searches and
 calculations take what is near to what was asked for.
 """
 
@@ -96,6 +97,16 @@ class _Case:
         texts = (text for place, text in self.known.results() if place < call.position)
         return not any(pair <= words_in(one) for text in texts for one in record_texts(text))
 
+    def answers_for(self, call: _Call, value: str, given: str) -> bool:
+        """Tell whether a run looks one id up and answers for a given one that no result has."""
+        is_span = bool(years_in(value))  # 2024-2025: part of the years that were asked for
+        if is_span or not looks_up(call.tool) or self.known.is_read(value.casefold(), call.position):
+            return False
+        told = words_in(self.known.answer)
+        if given.casefold() not in told or value.casefold() in told:
+            return False
+        return not any(given.casefold() in words_in(text) for _, text in self.known.results())
+
 
 def contradicting_arguments(known: Known) -> Iterator[Clue]:
     """Yield the values of calls that differ in one place from what people gave and no call uses."""
@@ -172,7 +183,7 @@ def _codes(case: _Case) -> Iterator[_Slip]:
             near = next((given for given in unused if one_slip(one, given)), None)
             is_name = any(map(str.isalpha, one))
             is_other = call.is_deed and not case.known.is_read(one, call.position)
-            if near is not None and (is_name or is_other):
+            if near is not None and (is_name or is_other or case.answers_for(call, one, near)):
                 yield _Slip(position=call.position, what="the number", used=one, given=near)
             taken = next((given for given in asked[:_MOST_GIVEN] if case.exchanges(call, one, given)), None)
             if taken is not None and one.casefold() not in answer and taken.casefold() in answer:

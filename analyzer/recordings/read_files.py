@@ -255,7 +255,10 @@ def _described(text: FileText | None, unknown: Records) -> str:
 
 def _looks_like(text: FileText | None, unknown: Records) -> str:
     if text is None:
-        return "neither JSON nor YAML nor a table nor OTLP protobuf"
+        return (
+            "neither JSON nor YAML nor a table nor OTLP protobuf, nor a transcript whose turns begin with"
+            " **User:** and **Assistant:**, one of them twice"
+        )
     if not text.records:
         return f"{text.form} without content"
     one = unknown[0] if unknown else None

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from analyzer.recordings.read_files import FORMATS
 from tests.conftest import LEFT_TO_WHOLE
 from tools.markdown_blocks import ROOT
 
@@ -61,6 +62,11 @@ def test_the_readme_is_read_in_three_minutes() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.split()) <= IN_THREE_MINUTES
     assert [word for word in UNKNOWN if re.search(rf"\b{word}\b", text, re.IGNORECASE)] == []
+
+
+def test_the_readme_counts_the_formats() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert re.findall(r"\[(\d+) formats\]", text) == [str(len(FORMATS))]
 
 
 def test_the_security_policy_is_one_page() -> None:

@@ -193,6 +193,9 @@ class TestShapes:
         assert (found["status"], found["agent"]) == ("no_failure", None)
         (found,) = cli("attribute", path, "--failed", "--format", "json").objects
         assert found["status"] in {"attributed", "undetermined"}
+        hint = "Wrong all the same? blamespan attribute --failed"
+        assert hint in cli("attribute", path).out
+        assert hint not in cli("attribute", path, "--failed").out
 
 
 def jaeger() -> dict[str, Any]:

@@ -248,6 +248,14 @@ print(urllib.request.urlopen(urllib.request.Request(url, body.encode())).read().
 """
 
 
+def test_a_run_that_shows_no_failure_says_how_to_call_it_one(plain: Path, provider: str) -> None:
+    hint = "blamespan: wrong all the same? Add --failed"
+    (plain / "report.py").write_text(PLAIN.partition("result = ")[0])
+    words = ("--", sys.executable, "report.py")
+    assert hint in run(plain, *words, OPENAI_BASE_URL=provider).stderr
+    assert hint not in run(plain, "--failed", *words, OPENAI_BASE_URL=provider).stderr
+
+
 def test_an_agent_without_a_name_is_shown_with_its_instructions(plain: Path, provider: str) -> None:
     (plain / "report.py").write_text(
         PLAIN.replace("You are the analyst.", "Add the sales up. [red]Twice.[/red]")

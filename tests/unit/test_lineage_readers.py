@@ -164,6 +164,35 @@ def test_arguments_that_follow_from_the_task_are_right(task: str, arguments: lis
     assert found(task, *steps, step("reader", "Done.")) is None
 
 
+ORDER = '{"id": 4712, "delivery": "2026-03-04"}'
+WHEN = "When is order 4711 delivered?"
+
+
+def _order_looked_up(*results: str, task: str = WHEN, answer: str) -> Clue | None:
+    calls = [one for each in results for one in looked_up(each, name="get_order", arguments='{"id": 4712}')]
+    return found(task, *calls, step("reader", answer))
+
+
+def test_an_answer_about_one_id_after_a_look_up_of_another_is_the_mistake() -> None:
+    clue = _order_looked_up(ORDER, answer="Order 4711 is delivered on 4 March 2026.")
+    assert clue is not None
+    assert clue.step == 0
+    assert "with the number 4712, where the task gave 4711" in clue.reason
+
+
+@pytest.mark.parametrize(
+    ("result", "task", "answer"),
+    [
+        (ORDER, WHEN, "Order 4712 is delivered on 4 March 2026, and not 4711."),
+        (ORDER, "When is the order after 4711 delivered?", "On 4 March 2026."),
+        ('{"id": 4712, "merged_from": 4711, "delivery": "2026-03-04"}', WHEN, "Order 4711: on 4 March 2026."),
+    ],
+    ids=["says so", "answers for no id", "a result leads from one to the other"],
+)
+def test_a_look_up_of_an_id_beside_the_given_one_may_be_right(result: str, task: str, answer: str) -> None:
+    assert _order_looked_up(result, task=task, answer=answer) is None
+
+
 DUE = (
     '{"books": [{"id": "B-1x", "due": "2027-01-04"}, {"id": "B-2x", "due": "2027-01-05"},'
     ' {"id": "B-3x", "due": "2027-02-20"}]}'

@@ -50,6 +50,13 @@ def test_what_only_resembles_a_transcript_is_refused(text: str) -> None:
         read_recording(text.encode())
 
 
+def test_the_refusal_of_a_text_says_how_a_transcript_looks() -> None:
+    with pytest.raises(
+        UnreadableInput, match=r"begin with \*\*User:\*\* and \*\*Assistant:\*\*, one of them twice"
+    ):
+        read_recording(transcript(*TURNS[:2]).encode())
+
+
 @pytest.mark.parametrize("form", ["**{}:** {}", "**{}**: {}", "**{}:**\n\n{}\n\n---"])
 @pytest.mark.parametrize("title", ["", "# Tides\n\n", "\ufeff---\r\n\r\n"])
 def test_a_transcript_is_a_dialogue(form: str, title: str) -> None:

@@ -281,6 +281,41 @@ def test_a_side_call_that_failed_and_changes_nothing_asked_for_is_no_lost_deed()
     assert found(asked("When was Acme founded?", *steps, answer="Acme was founded in 1949 in Oslo.")) is None
 
 
+TRIP = "What does a trip to Lisbon cost, with flight and hotel?"
+NO_FLIGHT = failed_tool("flyer", "HTTP 503 Service Unavailable", "find_flight", input='{"to": "Lisbon"}')
+HOTEL = tool("host", '{"hotel": "Tejo", "price": 95}', "find_hotel", input='{"city": "Lisbon"}')
+
+
+def trip(answer: str, *more: Step, task: str = TRIP) -> Clue | None:
+    flyer = step("flyer", "I could not find a flight.", instructions="You find flights.")
+    return found(run(NO_FLIGHT, flyer, HOTEL, *more, step("guide", answer), task=task, output=answer))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I could not find a flight, so I cannot tell you what the trip costs.",
+        "Unfortunately the flight search is unavailable right now. Please try again later.",
+        "Leider konnte ich keinen Flug finden.",
+    ],
+)
+def test_an_answer_that_only_evades_after_one_of_its_look_ups_failed_delivers_nothing(answer: str) -> None:
+    clue = trip(answer)
+    assert clue is not None
+    assert clue.step == 0
+    assert clue.kind is ClueKind.UNDONE
+    assert "find_flight, which failed" in clue.reason
+
+
+def test_what_other_look_ups_gave_a_deed_or_a_text_that_was_ordered_is_delivered() -> None:
+    excuse = "Unfortunately the flight search is unavailable right now. Please try again later."
+    assert trip("The flight search is unavailable. The hotel costs 95 euros.") is None
+    assert trip(excuse, tool("host", '{"ok": true}', "book_hotel", input='{"city": "Lisbon"}')) is None
+    assert trip(excuse, task="Write a letter about the trip to Lisbon.") is None
+    again = tool("flyer", '{"flight": "TP763", "price": 240}', "find_flight", input='{"to": "Lisbon"}')
+    assert trip(excuse, again) is None, "the call was made good"
+
+
 def test_an_answer_that_no_result_supports_after_its_last_call_failed() -> None:
     """Another call succeeded; the one that answers the question did not."""
     shelf = tool("clerk", '{"shelf": "north wing"}', "find_shelf", input='{"book": "Heidi"}')

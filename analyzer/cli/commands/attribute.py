@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +25,7 @@ from analyzer.cli.recorded_runs import (
 )
 from analyzer.cli.shared_options import FloorOption, MethodOption, ModelOption
 from analyzer.inquiry.explanation import proof_command
+from analyzer.inquiry.present import is_unsaid
 from analyzer.inquiry.terminal import console
 from semconv.model import Blame
 
@@ -71,14 +73,20 @@ def attribute(
     for (path, one), run in zip(read, judged, strict=True):
         show(run, output)
         if output is OutputFormat.TABLE and one.trace is not None and path != STANDARD_INPUT:
-            _say_how_to_prove(path, run)
+            _say_what_next(path, run)
     if some_failed([run.attribution for run in judged]) or recorded.some_unreadable:
         raise typer.Exit(1)
 
 
-def _say_how_to_prove(path: Path, run: JudgedRun) -> None:
-    if isinstance(run.attribution.verdict, Blame):
-        console().print(f"To prove it: {proof_command(str(path))}", "", sep="\n", soft_wrap=True)
+def _say_what_next(path: Path, run: JudgedRun) -> None:
+    verdict = run.attribution.verdict
+    if isinstance(verdict, Blame):
+        said = f"To prove it: {proof_command(str(path))}"
+    elif is_unsaid(verdict.reason):
+        said = f"Wrong all the same? blamespan attribute --failed {shlex.quote(str(path))}"
+    else:
+        return
+    console().print(said, "", sep="\n", soft_wrap=True, markup=False)
 
 
 def _with_reference(run: RecordedRun, reference: str | None) -> RecordedRun:

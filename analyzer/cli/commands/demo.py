@@ -251,5 +251,6 @@ def _where_to_look(
             f"  with your agents    OTEL_EXPORTER_OTLP_ENDPOINT=http://{running.grpc}  (Ctrl-C ends)\n"
         )
     else:
-        text.append("  on your own run     blamespan attribute trace.json   (live: blamespan serve)\n")
+        text.append("  on your program     blamespan run -- python my_agents.py\n")
+        text.append("  on a file           blamespan attribute trace.json   (live: blamespan serve)\n")
     return text

@@ -129,9 +129,22 @@ def _rest(ending: Ending) -> Clue | None:
     lost = next((each for each in reversed(ending.missed) if _is_lost_deed(ending, each)), None)
     if lost is not None:
         return _lost_deed(ending, lost)
-    if (found := _never_called(ending) or _unsupported(ending)) is not None:
-        return found
-    return _only_words(ending)
+    return _never_called(ending) or _unsupported(ending) or _evaded(ending) or _only_words(ending)
+
+
+def _evaded(ending: Ending) -> Clue | None:
+    """Judge an answer that only evades after a look-up failed, although other calls returned something."""
+    last = next((each for each in reversed(ending.missed) if not each.found_nothing), None)
+    if last is None or not ending.only_evades or not _is_about(ending, last):
+        return None
+    if (
+        ending.last_deed >= 0
+        or orders_text(ending.task)
+        or ending.passes_on(last)
+        or _repeats_a_source(ending, besides=last.tool)
+    ):
+        return None
+    return _undone(ending, last, failed=True)
 
 
 def _unsupported(ending: Ending) -> Clue | None:
@@ -268,10 +281,13 @@ def _is_notice(ending: Ending) -> bool:
     return found is not None and tokens_of(found[0]).isdisjoint(tokens_of(ending.task))
 
 
-def _repeats_a_source(ending: Ending) -> bool:
-    """Tell whether the refusal repeats what a tool returned or the instructions say: then it is an answer."""
+def _repeats_a_source(ending: Ending, besides: str = "") -> bool:
+    """Tell whether the refusal repeats what a tool returned or the instructions say: then it is an answer.
+
+    Words in the name of the tool ``besides`` count for nothing: an excuse for its failure has them too.
+    """
     known = "\n".join((*ending.returned, *dict.fromkeys(step.instructions for step in ending.reading.steps)))
-    own = tokens_of(ending.answer) - tokens_of(ending.task)
+    own = tokens_of(ending.answer) - tokens_of(ending.task) - frozenset(words_in(besides))
     return words_among(own & tokens_of(known[:HEAD])) >= _FEWEST_WORDS
 
 
