@@ -3,13 +3,15 @@
 A program that calls one agent after the other leaves a trace for each: three ``Runner.run`` of OpenAI Agents,
 three agents of Pydantic AI. A service must keep such traces apart, since a person who pastes an answer into a
 new question leaves the same ones (``rebuild.runs``). Here one program ran, once, so they are one run unless
-something says otherwise: a workflow that the program declares, or an agent that begins anew with another
-question, as in a loop over questions.
+something says otherwise: a workflow that the program declares, an agent that begins anew with another
+question, as in a loop over questions, or a question that shares no word and no number with what came before.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Final
 
 from analyzer.programs.call_spans import NewId, joined_with, owners_of, program_span, spans_of_calls
 from analyzer.programs.model_call import PassedCall
@@ -22,6 +24,19 @@ from semconv.dialects.reading.action import ActionKind, Surroundings, key_of
 from semconv.model import UNKNOWN_AGENT, Span, SpanId, StepKind, Trace, TraceId
 from semconv.record import record, replace
 
+_TOPIC: Final = re.compile(r"\b[^\W\d_\u0e00-\uffff]{4}|\d\d+")
+"""The beginning of a long word, which its forms share, or a number. Scripts without spaces have none."""
+_OF_ANY_TOPIC: Final = frozenset(
+    {"abou", "afte", "also", "answ", "befo", "coul", "does", "each", "ever", "exac", "firs", "from", "give"}
+    | {"have", "into", "just", "leas", "like", "long", "make", "many", "more", "most", "much", "must", "only"}
+    | {"plea", "ques", "shou", "some", "tell", "than", "that", "thei", "them", "then", "ther", "thes", "they"}
+    | {"this", "thos", "thre", "usin", "were", "what", "when", "wher", "whic", "will", "with", "woul", "writ"}
+    | {"your", "assi", "huma", "syst", "user"}
+)
+"""Words without a topic, and the roles that stand before messages."""
+_MOST_CHARS: Final = 20_000
+"""Characters of each text whose words are compared."""
+
 
 @record
 class _Part:
@@ -32,6 +47,10 @@ class _Part:
     first_agent: str
     declares: bool
     """Whether the program declares it as a workflow."""
+    asked: frozenset[str]
+    """Words of its question."""
+    told: frozenset[str]
+    """Words of its question and its answers."""
 
 
 def runs_of_program(
@@ -94,8 +113,8 @@ def together(traces: Sequence[Run]) -> list[list[Run]]:
     """Group a program's traces into its runs, in the order of their start.
 
     A trace continues the runs whose answers its beginning quotes, which makes them one. If it quotes none, it
-    continues the last run, unless it or that run is a declared workflow, or its first agent began a trace of
-    that run already.
+    continues the last run, unless it or that run is a declared workflow, its first agent began a trace of
+    that run already, or its question has nothing to do with that run.
     """
     groups: list[list[_Part]] = []
     for part in sorted(map(_part, traces), key=lambda one: one.quotes.start_ns):
@@ -109,12 +128,20 @@ def together(traces: Sequence[Run]) -> list[list[Run]]:
 
 def _part(run: Run) -> _Part:
     steps = run.trajectory.steps
+    asked = _topics(run.trajectory.task, *(step.input for step in steps[:1]))
     return _Part(
         run=run,
         quotes=continuation_of(run.trace, run.trajectory),
         first_agent=steps[0].agent if steps else UNKNOWN_AGENT,
         declares=any(GEN_AI_WORKFLOW_NAME in one.attributes for one in run.trace.spans if not one.parent_id),
+        asked=asked,
+        told=asked | _topics(*(step.output for step in steps)),
     )
+
+
+def _topics(*texts: str) -> frozenset[str]:
+    found = (word.casefold() for text in texts for word in _TOPIC.findall(text[:_MOST_CHARS]))
+    return frozenset(found) - _OF_ANY_TOPIC
 
 
 def _quotes(later: _Part, earlier: _Part) -> bool:
@@ -125,6 +152,9 @@ def _quotes(later: _Part, earlier: _Part) -> bool:
 
 def _begins_anew(part: _Part, last: Sequence[_Part]) -> bool:
     if part.declares or any(one.declares for one in last):
+        return True
+    told = frozenset[str]().union(*(one.told for one in last))
+    if part.asked and told and part.asked.isdisjoint(told):
         return True
     return part.first_agent != UNKNOWN_AGENT and part.first_agent in {one.first_agent for one in last}
 

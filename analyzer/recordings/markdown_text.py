@@ -2,19 +2,21 @@
 
 Documents of many kinds have such lines: glossaries, examples, interviews. A text is a transcript only if
 nothing but titles stands before its first turn, which is a person's or the instructions, a program speaks,
-and one of the speakers does so again. Lines in fences (three backticks) are no headings.
+one of the speakers does so again, and no tool answers a person. Questions with answers, and prompts with
+responses, are lists: each entry stands alone. Lines in fences (three backticks) are no headings.
 """
 
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Final
 
 from analyzer.recordings.conversation_log import is_program
 
 _ROLES: Final = {
-    **dict.fromkeys(("user", "human", "you", "me", "customer", "question", "prompt"), "user"),
-    **dict.fromkeys(("assistant", "ai", "agent", "bot", "model", "answer", "response"), "assistant"),
+    **dict.fromkeys(("user", "human", "you", "me", "customer"), "user"),
+    **dict.fromkeys(("assistant", "ai", "agent", "bot", "model"), "assistant"),
     **dict.fromkeys(("tool", "tool result", "tool output", "function"), "tool"),
     **dict.fromkeys(("system", "system prompt", "developer"), "system"),
 }
@@ -22,6 +24,8 @@ _PRODUCTS: Final = frozenset(
     {"claude", "gemini", "copilot", "grok", "mistral", "llama", "deepseek", "perplexity"}
 )
 """Assistants whose names do not say that they are programs."""
+_CALLING: Final = ("assistant", "tool")
+"""Before a tool's turn: an assistant, or another tool that it called."""
 _HEADING: Final = re.compile(r"\*\*([A-Za-z][\w .-]{0,40})(?::\*\*|\*\*:)[ \t]*(.*)")
 _FENCE: Final = re.compile(r" {0,3}(```|~~~)")
 _RULE: Final = re.compile(r"\n[ \t]*(?:-{3,}|\*{3,}|_{3,})\s*\Z")
@@ -30,11 +34,13 @@ _RULE: Final = re.compile(r"\n[ \t]*(?:-{3,}|\*{3,}|_{3,})\s*\Z")
 
 def read_markdown(text: str) -> list[dict[str, str]]:
     """Return the turns of a transcript as messages of the chat API; empty for other texts."""
-    turns = [turn for turn in _turns(text) if turn["content"]]
+    found = _turns(text)
+    turns = [turn for turn in found if turn["content"]]
     roles = [turn["role"] for turn in turns]
     speakers = {(turn["role"], turn.get("name")) for turn in turns}
     is_told = roles[:1] in (["user"], ["system"]) and {"user", "assistant"} <= {*roles}
-    return turns if is_told and len(turns) > len(speakers) else []
+    is_asked = all(one["role"] != "tool" or before["role"] in _CALLING for before, one in pairwise(found))
+    return turns if is_told and is_asked and len(turns) > len(speakers) else []
 
 
 def _turns(text: str) -> list[dict[str, str]]:

@@ -169,6 +169,8 @@ def against_reference(trajectory: Trajectory) -> Finding | None:
 
 def ended_by_error(trajectory: Trajectory) -> Finding | None:
     """Claim failure for an error of the run, a turn or the last step: roots may say OK after a crash."""
+    if _was_answered_before(trajectory):
+        return None
     if trajectory.root_status is SpanStatus.ERROR or trajectory.root_error:
         words = _shortened(trajectory.root_error) or "no message"
         how = "the run ended in an error"
@@ -186,6 +188,19 @@ def ended_by_error(trajectory: Trajectory) -> Finding | None:
         source=OutcomeSource.ERROR,
         reason=f"{step} failed, and nothing came after it: {words}",
     )
+
+
+def _was_answered_before(trajectory: Trajectory) -> bool:
+    """Tell whether a limit or a filter ended only what a model wrote beside the answer, such as a title.
+
+    The root states the answer, and an earlier step gave it; a call that ended in an error wrote nothing.
+    """
+    answer, last = trajectory.output.strip(), trajectory.steps[-1] if trajectory.steps else None
+    if last is None or last.kind is not StepKind.LLM or not last.output or not answer:
+        return False
+    if trajectory.root_status is SpanStatus.ERROR or trajectory.failed_turn is not None:
+        return False
+    return any(answer in step.output and not step.is_failed for step in trajectory.steps[:-1])
 
 
 def left_undone(trajectory: Trajectory) -> Finding | None:

@@ -18,6 +18,7 @@ from tests.security.mutations import mutate
 EXAMPLE = Path(__file__).parents[2] / "examples" / "files" / "openai-chat.json"
 AGAIN = "Is that sure?"
 TURNS = (("User", TASK), ("Assistant", ANSWER), ("User", AGAIN), ("Assistant", f"Yes.\n\n{ANSWER}"))
+SEEN = ("Tool", f"Error: {ERROR}")
 
 
 def transcript(*turns: tuple[str, str], form: str = "**{}:** {}", joint: str = "\n\n") -> str:
@@ -38,11 +39,17 @@ def transcript(*turns: tuple[str, str], form: str = "**{}:** {}", joint: str = "
         transcript(("User", "Hello?"), ("User", "Anybody?")),
         transcript(("Assistant", "Mind the gap."), ("User", "Which?"), ("Assistant", "This.")),
         transcript(("User", ""), ("Assistant", ""), ("User", "")),
+        transcript(*(("Question", "2 + 3?"), ("Answer", "2 + 3 = 6")) * 2),
+        transcript(*(("Prompt", "Add 2 and 3."), ("Response", "2 + 3 = 6")) * 2),
+        transcript(
+            ("System", "Debian"), ("User", "root"), ("Agent", "puppet"), *(SEEN, ("User", "jo"), SEEN)
+        ),
         "# User\n\nMay log in.\n\n# Assistant\n\nAnswers.\n\n# User\n\nMay log out.\n",
     ],
     ids=[
         *("prose before it", "in a fence", "glossary", "interview", "people", "head of an exporter"),
-        *("one speaker", "a program first", "empty", "titles"),
+        *("one speaker", "a program first", "empty"),
+        *("questions", "prompts", "a host", "titles"),
     ],
 )
 def test_what_only_resembles_a_transcript_is_refused(text: str) -> None:

@@ -269,7 +269,11 @@ _CUT = {
 
 def cut(api: str, *calls: tuple[int, bool], place: int) -> list[Entry]:
     """Return a log in which the API says of one answer that it was cut off at the output limit."""
-    found = json.loads(json.dumps(log(api, *calls)).replace(ANSWER, f"{ANSWER} Low water is at 08:05 and"))
+    found = json.loads(
+        json.dumps(log(api, *calls)).replace(
+            ANSWER, f"{ANSWER} Low water is at 08:05, and again a quarter of an hour after the last ferry of"
+        )
+    )
     _CUT[api](found[place]["response"])
     return list(found)
 
@@ -437,7 +441,7 @@ def test_a_log_may_hold_the_stream_in_place_of_the_response(events: list[Entry])
                 "response": {**RESPONSE, "incomplete_details": {"reason": "max_output_tokens"}},
             },
         ],
-        [{"message": {"content": "I look."}, "done": False}, OLLAMA_END],
+        [{"message": {"content": f"{'I look at the table. ' * 4}I"}, "done": False}, OLLAMA_END],
         [*CONVERSE[:-2], {"messageStop": {"stopReason": "max_tokens"}}],
         [*PAGE[:-1], {"type": "finish", "finishReason": "length"}],
     ],

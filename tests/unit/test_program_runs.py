@@ -78,6 +78,17 @@ def test_workflows_that_a_program_declares_stay_apart_unless_one_reads_the_other
     assert shown(first, reader) == [["researcher", "clerk"]]
 
 
+def test_a_question_that_has_nothing_to_do_with_the_last_run_begins_another() -> None:
+    """One run of both would hold the second answer against the first question."""
+    poet = agent(1, "poet", "Write a poem on rain in at most four words.", "Rain falls, rain ends.")
+    cook = agent(2, "cook", "How long do I boil eggs?", "For seven minutes in salted water.")
+    editor = agent(2, "editor", "Is this poem on rain too long?", "No.")
+    unknown = agent(2, "cook", "", "For seven minutes.")
+    assert shown(poet, cook) == [["poet"], ["cook"]]
+    assert shown(poet, editor) == [["poet", "editor"]]
+    assert shown(poet, unknown) == [["poet", "cook"]]
+
+
 def test_a_model_call_that_two_instrumentations_record_is_one_step() -> None:
     once = agent(1, "writer", "Say 3,630.", TOTAL)
     call = replace(once.trace.spans[1], trace_id=TraceId(f"{9:032x}"), parent_id=None, start_ns=at(1200))

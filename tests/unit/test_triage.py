@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from analyzer.methods.suspicion import suspect
-from analyzer.signals.triage import answers, output_matching, triage, worth_a_model
+from analyzer.signals.triage import answers, ended_by_error, output_matching, triage, worth_a_model
 from semconv.model import (
     UNKNOWN_AGENT,
     ContentState,
@@ -16,6 +16,7 @@ from semconv.model import (
     StepKind,
     Trajectory,
 )
+from tests.factories import agent, chat, ordered, workflow
 from tests.runs import calling, failed_tool, hearing, run, step, tool
 
 
@@ -265,3 +266,25 @@ def test_an_agents_failed_call_counts_though_no_later_text_is_recorded() -> None
 def test_without_any_text_a_failed_call_may_have_been_recovered_from() -> None:
     broken = step("purser", "", status=SpanStatus.ERROR, error="HTTP 500")
     assert not triage(run(absent("concierge"), broken, absent("concierge"))).failed
+
+
+LEAVES = "The ferry leaves at nine from the northern quay of the harbour."
+TITLE = f"On the ferry {'and the harbour ' * 6}"
+
+
+def titled(answer: str, title: str = TITLE) -> Trajectory:
+    cut = {"gen_ai.response.finish_reasons": ("length",)}
+    return ordered(
+        workflow(1, task="When does the ferry leave?", answer=answer),
+        agent(2, "pilot", end=29),
+        chat(3, parent=2, start=21, answer=LEAVES),
+        agent(4, "titler", end=90),
+        chat(5, parent=4, answer=title, attributes=cut),
+    )
+
+
+def test_what_a_limit_cut_off_beside_the_answer_fails_no_run() -> None:
+    assert ended_by_error(titled(LEAVES)) is None
+    assert ended_by_error(titled("")) is not None
+    assert ended_by_error(titled("On the ferry and the harbour")) is not None
+    assert ended_by_error(titled(LEAVES, title="")) is not None

@@ -32,7 +32,7 @@ blamespan attribute examples/files/openai-chat.json
 - A streamed answer is read whole from its events: lines of `data:` as the server sent them, or their JSON; of chat completions, OpenAI Responses, Anthropic, Ollama, Bedrock's ConverseStream
   (one event as JSON a line) and the AI SDK's UI message stream.
 - A transcript in Markdown is read if its turns begin with `**User:**` and `**Assistant:**` (or `**You:**`, `**Claude:**`, `**Tool:**` and alike), only titles stand before the
-  first, which is a person's, and one of the speakers speaks twice. JSON that stands alone in a fence of three backticks is read as JSON.
+  first, which is a person's, one of the speakers speaks twice, and no tool answers a person. JSON that stands alone in a fence of three backticks is read as JSON.
 - A file of none of these formats is refused with one line that says what it looks like. For spans with attributes of
   your own, `blamespan map` proposes [a mapping](mapping.md).
 - A log of your own may name its messages' keys `author` and `body`, `from` and `value`, `speaker` and `utterance`, or alike: it is read

@@ -15,12 +15,13 @@ Sources of evaluations: log or span event ``gen_ai.evaluation.result`` (OpenTele
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
 from semconv.attributes import ERROR_TYPE, FAILURE_ID, GEN_AI_RESPONSE_FINISH_REASONS, SCOPE_ANALYZER
 from semconv.dialects.reading.action import Action, ActionKind, Judgement, Surroundings
+from semconv.dialects.reading.usage import model_call
 from semconv.dialects.reading.values import below, error_of, events_of, structured, text, words
 from semconv.model import Attributes, Outcome, Span, SpanStatus
 from semconv.record import replace
@@ -166,8 +167,17 @@ _CUT: Final = frozenset(
     {"length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded"}
 )
 _ENDED_EARLY: Final = _STOPPED | _CUT
-_SHORTEST_CUT: Final = 40
+_SHORTEST_CUT: Final = 80
 """Least characters of an answer that was cut: a limit of a few tokens asks for a word, and gets it."""
+_FEWEST_TOKENS: Final = 20
+"""The same in tokens, for spans without texts; no API accepts a limit below 1, one of them none below 16."""
+_SENTENCE_END: Final = re.compile(
+    r"""(?<!\.)[.!?\u2026\u3002\uff01\uff1f\u061f\u0964]["'\u201d\u2019»)*_\]\u300d]*\Z"""
+)
+_ENTRY: Final = re.compile(r"(?:\A|\n)\W*\d+\.\W*\Z")
+"""The number of an entry that was to follow: no sentence ends there."""
+_JSON: Final = re.compile(r'\{|\[\s*[\[{"\d]')
+_CODE_FENCE: Final = "```"
 _WORD: Final = re.compile(r"[a-z]+(?:[_-][a-z]+)*")
 _FINISHED: Final = ("finish_reason", "stop_reason", "finishReason")
 _OF_RESPONSE: Final = frozenset({"choices", "candidates", "model", "id"})
@@ -190,20 +200,38 @@ def with_finish(action: Action, span: Span) -> Action:
     if action.kind is not ActionKind.LLM or action.failed:
         return action
     reason = _reason(span.attributes)
-    if not reason or (reason in _CUT and _is_brief(action)):
+    if not reason or (reason in _CUT and not action.requested and _is_answered(action, span)):
         return action
     return replace(action, failed=True, error=_said(reason))
 
 
-def _is_brief(action: Action) -> bool:
-    """Tell whether the model wrote a few words and called no tool: not whether it wrote nothing."""
-    written = action.output + "".join(message.text for message in action.output_messages)
-    return not action.requested and 0 < len(written) < _SHORTEST_CUT
+def _is_answered(action: Action, span: Span) -> bool:
+    """Tell whether an answer that a limit ended was given: one of several is enough.
+
+    Some servers report ``length`` for every answer, and a limit may fall behind the last word.
+    """
+    written = [one.text for one in action.output_messages if one.text] or [action.output]
+    if any(written):
+        return any(map(_is_whole, written))
+    return 0 < (model_call(span).output_tokens or 0) <= _FEWEST_TOKENS
+
+
+def _is_whole(written: str) -> bool:
+    """Tell whether a text is a few words, or ends with a sentence, a fence or the bracket of its JSON."""
+    held = written.strip()
+    if held.count(_CODE_FENCE) % 2:
+        return False
+    if _JSON.match(held):
+        return not isinstance(structured(held), str)
+    if len(held) < _SHORTEST_CUT or held.endswith(_CODE_FENCE):
+        return True
+    end = held[-_SHORTEST_CUT:]
+    return _SENTENCE_END.search(end) is not None and _ENTRY.search(end) is None
 
 
 def _reason(attributes: Attributes) -> str:
     for name in _REASONS:
-        if name in attributes and (reason := _ending(words(attributes[name]))):
+        if name in attributes and (reason := _of_choices(map(_ending, _each(attributes[name])))):
             return reason
     own = [attributes[name] for name in _OWN_WORDS if name in attributes]
     for name in _MESSAGES:
@@ -224,10 +252,23 @@ def _reasons(recorded: Any) -> Iterator[str]:
         for each in (response, *_objects(message), *_objects(response.get("output"))):
             yield _in_message(each)
         for name in ("choices", "candidates"):
-            for choice in _objects(response.get(name)):
-                yield _finished(choice)
+            choices = _objects(response.get(name))
+            yield _of_choices(map(_finished, choices))
+            for choice in choices:
                 for each in (*_objects(choice.get("message")), *_objects(choice.get("content"))):
                     yield _in_message(each)
+
+
+def _of_choices(reasons: Iterable[str]) -> str:
+    """Return why the answers of one call ended early: no limit, if it spared one of them."""
+    found = list(reasons)
+    return next((one for one in found if one and (one in _STOPPED or all(found))), "")
+
+
+def _each(reasons: Any) -> Sequence[str]:
+    """Return the reasons that an attribute lists, itself or as JSON, or the one that it is."""
+    listed = structured(reasons) if isinstance(reasons, str) else reasons
+    return list(map(words, listed)) if isinstance(listed, list | tuple) else [words(reasons)]
 
 
 def _in_message(message: Mapping[str, Any]) -> str:

@@ -95,10 +95,46 @@ def test_an_answer_that_the_output_limit_cut_off_is_a_failed_call(reason: str) -
     )
 
 
-@pytest.mark.parametrize(
-    ("written", "failed"), [("harbour", False), ("The harbour is open until " * 4, True)]
-)
-def test_a_word_from_a_limit_of_a_few_tokens_is_whole(written: str, failed: bool) -> None:
-    attributes = {"gen_ai.response.finish_reasons": ("length",)}
+def is_failed(written: str, **attributes: Any) -> bool:
+    attributes = {"gen_ai.response.finish_reasons": ("length",)} | attributes
     action = Action(dialect="test", kind=ActionKind.LLM, output=written)
-    assert with_finish(action, span(1, attributes=attributes)).failed is failed
+    return with_finish(action, span(1, attributes=attributes)).failed
+
+
+HOURS = "The harbour is open until nine, and the last ferry to the island leaves a quarter of an hour before"
+
+
+@pytest.mark.parametrize(
+    ("written", "failed"),
+    [
+        pytest.param("harbour", False, id="a word"),
+        pytest.param('{"hours": "until n', True, id="within brief JSON"),
+        pytest.param(HOURS, True, id="within a sentence"),
+        pytest.param(f"{HOURS} that.", False, id="behind a sentence"),
+        pytest.param(f"*{HOURS} 2027.*", False, id="behind a sentence in italics"),
+        pytest.param(f"{HOURS} that...", True, id="dots"),
+        pytest.param(f"1. {HOURS} that.\n2.", True, id="behind the number of an entry"),
+        pytest.param(f'{{"hours": "{HOURS} that."}}\n\n', False, id="behind JSON"),
+        pytest.param(f'{{"hours": "{HOURS} that."', True, id="within JSON"),
+        pytest.param(f"```\n{HOURS}\n```", False, id="behind a fence"),
+        pytest.param(f"```\n{HOURS} that.", True, id="within a fence"),
+    ],
+)
+def test_an_answer_that_ends_as_a_whole_one_is_not_cut_off(written: str, *, failed: bool) -> None:
+    assert is_failed(written) is failed
+
+
+@pytest.mark.parametrize("reasons", [("length", "stop"), ("stop", "length"), '["stop", "length"]'])
+def test_a_limit_that_spared_one_of_several_answers_cuts_none_off(reasons: Any) -> None:
+    named = {"gen_ai.response.finish_reasons": reasons}
+    choices: list[dict[str, Any]] = [
+        {"finish_reason": reason, "message": {}} for reason in ("stop", "length")
+    ]
+    assert why(named) == why({"output.value": json.dumps({"choices": choices})}) == ""
+    assert why({"output.value": json.dumps({"choices": choices[1:]})}) == CUT.format("length")
+    assert why({"gen_ai.response.finish_reasons": ("stop", "content_filter")}) == FILTERED
+
+
+@pytest.mark.parametrize(("tokens", "failed"), [(5, False), (500, True)])
+def test_a_limit_of_a_few_tokens_is_told_by_their_number_without_texts(tokens: int, *, failed: bool) -> None:
+    assert is_failed("", **{"gen_ai.usage.output_tokens": tokens}) is failed
