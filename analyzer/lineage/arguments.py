@@ -24,7 +24,7 @@ from analyzer.lineage.entries import record_texts
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known, around, counts_in, words_in
 from analyzer.lineage.values import ValueKind, values_in
-from analyzer.lineage.vocabulary import weekdays_in
+from analyzer.lineage.vocabulary import phrases, weekdays_in
 from analyzer.signals.commands import call_name
 from analyzer.signals.run_view import HEAD
 from analyzer.signals.tool_names import deed_of, looks_up
@@ -47,6 +47,9 @@ _NEIGHBOUR: Final = 7
 """Days around a date that a call may ask for without a reason: the week that begins or ends with it."""
 _YEARS_APART: Final = 5
 """Years within which two years may be taken for each other."""
+_REACH: Final = 24
+"""Characters before an id in which a word of order stands."""
+_ORDERS: Final = ("before", "after")
 
 
 @record
@@ -103,9 +106,17 @@ class _Case:
         if is_span or not looks_up(call.tool) or self.known.is_read(value.casefold(), call.position):
             return False
         told = words_in(self.known.answer)
-        if given.casefold() not in told or value.casefold() in told:
+        if given.casefold() not in told or value.casefold() in told or _is_mark(self.known, given):
             return False
         return not any(given.casefold() in words_in(text) for _, text in self.known.results())
+
+
+def _is_mark(known: Known, given: str) -> bool:
+    """Tell whether a task names an id only to say where another one stands: ``the order after 4711``."""
+    at = known.asked.find(given)
+    before = known.asked[max(0, at - _REACH) : max(0, at)].rstrip("# ")
+    orders = (one for kind in _ORDERS for one in phrases(kind, known.languages).finditer(before))
+    return any(one.end() == len(before) for one in orders)
 
 
 def contradicting_arguments(known: Known) -> Iterator[Clue]:

@@ -185,9 +185,10 @@ def test_an_answer_about_one_id_after_a_look_up_of_another_is_the_mistake() -> N
     [
         (ORDER, WHEN, "Order 4712 is delivered on 4 March 2026, and not 4711."),
         (ORDER, "When is the order after 4711 delivered?", "On 4 March 2026."),
+        (ORDER, "When is the order after #4711 delivered?", "The one after 4711 comes on 4 March 2026."),
         ('{"id": 4712, "merged_from": 4711, "delivery": "2026-03-04"}', WHEN, "Order 4711: on 4 March 2026."),
     ],
-    ids=["says so", "answers for no id", "a result leads from one to the other"],
+    ids=["says so", "answers for no id", "names the one before it", "a result leads from one to the other"],
 )
 def test_a_look_up_of_an_id_beside_the_given_one_may_be_right(result: str, task: str, answer: str) -> None:
     assert _order_looked_up(result, task=task, answer=answer) is None
