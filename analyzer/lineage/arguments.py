@@ -24,7 +24,7 @@ from analyzer.lineage.entries import record_texts
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known, around, counts_in, words_in
 from analyzer.lineage.values import ValueKind, values_in
-from analyzer.lineage.vocabulary import phrases, weekdays_in
+from analyzer.lineage.vocabulary import phrase_at_end, weekdays_in
 from analyzer.signals.commands import call_name
 from analyzer.signals.run_view import HEAD
 from analyzer.signals.tool_names import deed_of, looks_up
@@ -50,6 +50,7 @@ _YEARS_APART: Final = 5
 _REACH: Final = 24
 """Characters before an id in which a word of order stands."""
 _ORDERS: Final = ("before", "after")
+"""Kinds of phrases that say on which side of an id another one stands."""
 
 
 @record
@@ -115,8 +116,7 @@ def _is_mark(known: Known, given: str) -> bool:
     """Tell whether a task names an id only to say where another one stands: ``the order after 4711``."""
     at = known.asked.find(given)
     before = known.asked[max(0, at - _REACH) : max(0, at)].rstrip("# ")
-    orders = (one for kind in _ORDERS for one in phrases(kind, known.languages).finditer(before))
-    return any(one.end() == len(before) for one in orders)
+    return any(phrase_at_end(before, kind, known.languages) for kind in _ORDERS)
 
 
 def contradicting_arguments(known: Known) -> Iterator[Clue]:

@@ -63,7 +63,7 @@ class World:
     given: Given
     """Searches in ``stated`` and ``spelled``."""
     results: tuple[tuple[int, Figure], ...]
-    values: tuple[float, ...] = ()
+    values: tuple[float, ...]
     """The values of the figures of texts from outside, as they are written."""
 
     @cached_property

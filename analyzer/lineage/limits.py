@@ -18,7 +18,7 @@ from analyzer.lineage.dates import clocks_in, dates_in
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
 from analyzer.lineage.figures import CURRENCY_CODES, figures
 from analyzer.lineage.known import Known, counts_in, words_in
-from analyzer.lineage.vocabulary import has_alternative, phrases
+from analyzer.lineage.vocabulary import has_alternative, phrase_at_end, phrases
 from analyzer.signals.normalize import excerpt
 from semconv.model import Evidence
 from semconv.record import record
@@ -29,6 +29,7 @@ _BRACKETS: Final = re.compile(r"\([^()]{0,120}\)")
 _IN_ROW: Final = re.compile(r"[^\w.;:!?\n]{0,8}(?:[^\W\d]{1,12}[^\w.;:!?\n]{1,8})?")
 """What stands between two names of a row: marks, and at most a word such as "and"."""
 _LONGEST_NO: Final = 24
+"""Characters before the word of a limit in which a word that denies stands."""
 _MOST: Final = 0.8
 _NOON: Final = 12 * 60
 _MONEY: Final = CURRENCY_CODES | {"kr", "kč", "ft", "lei", "руб", "грн", "лв"}  # noqa: RUF001 - Russian
@@ -99,9 +100,8 @@ def _limits(known: Known) -> Iterator[_Limit]:
 def _denial(known: Known, word: re.Match[str]) -> int | None:
     """Return where a word that denies stands right before the word of a limit: ``nothing above 35``."""
     start = max(0, word.start() - _LONGEST_NO)
-    before = word.string[start : word.start()].rstrip()
-    denials = phrases("no", known.languages).finditer(before)
-    return next((start + one.start() for one in denials if one.end() == len(before)), None)
+    denial = phrase_at_end(word.string[start : word.start()].rstrip(), "no", known.languages)
+    return None if denial is None else start + denial.start()
 
 
 def _time_in(ahead: str, languages: tuple[str, ...]) -> _Ahead:

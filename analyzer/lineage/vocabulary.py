@@ -84,6 +84,12 @@ def phrases(kind: str, languages: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(alternatives(words) if words else r"(?!)", re.IGNORECASE)
 
 
+def phrase_at_end(text: str, kind: str, languages: tuple[str, ...]) -> re.Match[str] | None:
+    """Return the phrase of a kind with which a text ends; ``None`` if it ends otherwise."""
+    found = phrases(kind, languages).finditer(text)
+    return next((one for one in found if one.end() == len(text)), None)
+
+
 def denies(text: str) -> bool:
     """Tell whether a text has a word that denies something, in one of its languages."""
     return phrases("no", languages_in(text)).search(text) is not None

@@ -170,7 +170,7 @@ _ENDED_EARLY: Final = _STOPPED | _CUT
 _SHORTEST_CUT: Final = 80
 """Least characters of an answer that was cut: a limit of a few tokens asks for a word, and gets it."""
 _FEWEST_TOKENS: Final = 20
-"""The same in tokens, for spans without texts; no API accepts a limit below 1, one of them none below 16."""
+"""The same in tokens, for spans without texts: a little above 16, the least limit that every API accepts."""
 _SENTENCE_END: Final = re.compile(
     r"""(?<!\.)[.!?\u2026\u3002\uff01\uff1f\u061f\u0964]["'\u201d\u2019»)*_\]\u300d]*\Z"""
 )
