@@ -415,6 +415,7 @@ def test_every_run_has_the_scores_of_its_last_verdict_once_whenever_the_service_
             **backend.settings,
         }
         numbers = range(1, 2 * KILLS + 1)
+        accepted: set[int] = set()
         for at in range(0, 2 * KILLS, 2):
             line = start(**settings)
             for number in numbers[at : at + 2]:
@@ -424,12 +425,20 @@ def test_every_run_has_the_scores_of_its_last_verdict_once_whenever_the_service_
                 line.verdict(run_id_of(at + 1))
                 for number in chance.sample(numbers[: at + 1], min(2, at + 1)):
                     label_over_http(line, run_id_of(number), "label", chance.choice(statements))
+                    accepted.add(number)
             with suppress(TimeoutExpired):
                 line.server.process.wait(timeout=5)
             line.server.process.kill()
             line.server.process.wait(timeout=60)
         relay.disarm()
         line = start(**settings)
+        line.verdict(run_id_of(1))
+        label_over_http(line, run_id_of(1), "label", chance.choice(statements))
+        accepted.add(1)
+        wait_until(
+            lambda: all(line.verdict(run_id_of(number))["method"] == PERSON for number in accepted),
+            what=f"people's verdicts on the runs {accepted}",
+        )
         verdicts = {number: line.verdict(run_id_of(number)) for number in numbers}
         wait_until(lambda: not waiting(tmp_path), what="an empty outbox")
         expected: Found = {}
