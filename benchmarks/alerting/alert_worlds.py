@@ -1,7 +1,7 @@
 """Simulated failures of systems of agents, and the watches on them, for many stretches of time at once.
 
 This repeats the arithmetic of ``analyzer/issues/recurrence.py`` over arrays, with one element for each
-stretch; ``tests/unit/test_alert_worlds.py`` checks that both agree.
+stretch; ``tests/unit/test_alert_chance.py`` checks that both agree.
 """
 
 from __future__ import annotations

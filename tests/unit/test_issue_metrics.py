@@ -1,16 +1,28 @@
-"""Issues by state are read at intervals; the values stay until the next reading."""
+"""Issues as metrics read at intervals, as counts of runs, and as a table on any terminal."""
 
 from __future__ import annotations
 
 import asyncio
+import io
+import json
+import time
 from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from analyzer.cli.commands.issues import _table
+from analyzer.cli.main import run
 from analyzer.issues.issue_service import IssueCounts, IssueCountsReader, alarms_of, lows_of, standing_of
 from analyzer.issues.recurrence import Fingerprint, Issue, IssueState
 from analyzer.telemetry.metric_table import MAX_STANDING
+from analyzer.telemetry.verdict_counters import Move, RunCount
 from collector_processor.core.disk import StoreError
+from collector_processor.core.records import Commit, VerdictSummary
+from tests.issues import START, Bench, opened_issue_service
+from tests.verdicts import stored_without_blame
 
 
 async def test_the_last_counts_stay_while_the_store_refuses(caplog: pytest.LogCaptureFixture) -> None:
@@ -84,3 +96,73 @@ def test_the_same_issue_of_two_tenants_is_one_series() -> None:
 def test_agents_of_one_name_in_two_tenants_show_the_larger_share() -> None:
     assert lows_of([("shop", "clerk", 0.1), ("shop", "clerk", 0.3)]) == {("shop", "clerk"): 0.3}
     assert len(lows_of(("shop", str(number), 0.1) for number in range(3 * MAX_STANDING))) == MAX_STANDING
+
+
+UNREAD = VerdictSummary(ended_ns=0, decided_ns=START)
+
+
+async def test_an_unreadable_run_counts_once_and_moves_when_it_is_analysed_later(
+    tmp_path: Path,
+) -> None:
+    moves: list[Move] = []
+    bench = Bench(folder=tmp_path)
+    with opened_issue_service(bench, moved=moves.append, now_ns=lambda: START) as service:
+        evicted = stored_without_blame("error", decided_ns=START, service="")
+        for _ in range(2):
+            bench.verdicts.commit(Commit(analysed=(), verdicts=(evicted,)))
+            service.committed(UNREAD, evicted)
+        assert moves == [Move(before=None, after=RunCount(service="", status="error"))]
+        bench.judge(1, "clerk", version=2)
+        service.committed(UNREAD, evicted)
+        (_, moved) = moves
+        assert moved.before == RunCount(service="", status="error")
+        assert (moved.after.service, moved.after.status, moved.after.blamed) == (
+            "shop",
+            "attributed",
+            "clerk",
+        )
+    bench.close()
+
+
+DOCUMENT = {
+    "id": "0123456789abcdef",
+    "state": "new",
+    "muted": False,
+    "title": "researcher: made_up_data in web_search",
+    "service": "solar",
+    "count": 12,
+    "trend": [{"count": number} for number in range(14)],
+    "last_seen": "2026-11-21T18:00:00Z",
+    "share": {
+        "told": "25% [10%, 40%], by the method alone",
+        "estimate": 0.25,
+        "low": 0.1,
+        "high": 0.4,
+        "alarm": True,
+    },
+}
+
+
+@pytest.mark.parametrize(("width", "has_bars"), [(80, False), (140, True)])
+def test_a_narrow_terminal_shows_whole_agent_names_and_shorter_bars(width: int, has_bars: bool) -> None:
+    screen = Console(file=io.StringIO(), width=width)
+    screen.print(_table([DOCUMENT], is_wide=has_bars))
+    text = screen.file.getvalue()  # type: ignore[attr-defined]
+    assert "…" not in text
+    assert "researcher" in text
+    assert ("14 days" in text) is has_bars
+
+
+@pytest.mark.parametrize(("told", "seconds"), [("30m", 1_800), ("12h", 43_200), ("2w", 14 * 86_400)])
+def test_a_muted_issue_is_muted_for_as_long_as_was_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], told: str, seconds: int
+) -> None:
+    bench = Bench(folder=tmp_path)
+    bench.judge(1, "clerk", at=time.time_ns())
+    (issue,) = bench.all(time.time_ns())
+    bench.close()
+    begun_ns = time.time_ns()
+    asked = ["issues", "mute", issue.fingerprint.id, "--for", told, "--format", "json"]
+    assert run([*asked, "--data-dir", str(tmp_path)]) == 0
+    until = datetime.fromisoformat(json.loads(capsys.readouterr().out)["muted_until"]).timestamp()
+    assert 0 <= until - begun_ns / 10**9 - seconds + 1 < 60

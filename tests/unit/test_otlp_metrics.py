@@ -1,4 +1,4 @@
-"""The metrics sent over OTLP equal those of /metrics, in OpenTelemetry's terms."""
+"""The metrics sent over OTLP equal those of /metrics; their page lists exactly those that exist."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.samples import Exemplar
 
+from analyzer.analyses.pool import Outcome
+from analyzer.issues.recurrence import IssueState
 from analyzer.telemetry import metric_table as table
-from analyzer.telemetry.metric import Point
+from analyzer.telemetry.metric import MOST_VALUES, Point
+from analyzer.telemetry.metric_table import METRICS
 from analyzer.telemetry.otlp_metrics import MetricsSender, Moment, as_request
 from collector_processor.exporters import MemoryExporter
 from collector_processor.otlp import Signal, TryLater
+from tools.monitoring.alert_rules import rule_file
+from tools.references.metrics_reference import PAGE, page
 
 MARK = Exemplar({"trace_id": "0a" * 16, "span_id": "0b" * 8}, 3.0, 1.5)
 MOMENT = Moment(start_ns=1_000, now_ns=2_000)
@@ -88,3 +93,23 @@ async def test_a_refusal_of_own_metrics_is_logged_once(
     assert [record.message for record in caplog.records] == ["own metrics were not accepted"]
     assert {sent.signal for sent in exporter.requests} == {Signal.METRICS}
     assert "blamespan.agent.failures" in read(exporter.delivered[-1].body)
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="the built wheel has no docs")
+def test_the_page_equals_the_generated_one() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m tools.references.metrics_reference`"
+
+
+def test_every_alert_is_on_the_page() -> None:
+    alerts = [rule["alert"] for rule in rule_file()["groups"][0]["rules"]]
+    assert [alert for alert in alerts if f"`{alert}`" not in page()] == []
+
+
+def test_names_are_distinguished_from_opentelemetrys_names() -> None:
+    assert len({metric.name for metric in METRICS}) == len(METRICS)
+    assert len({metric.otel_name for metric in METRICS}) == len(METRICS)
+    assert [name for metric in METRICS if not (name := metric.otel_name).startswith("blamespan.")] == []
+
+
+def test_bounds_of_labels_from_packages_above_equal_the_code() -> None:
+    assert (MOST_VALUES["outcome"], MOST_VALUES["state"]) == (len(Outcome), len(IssueState))
