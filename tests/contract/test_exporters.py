@@ -222,15 +222,6 @@ async def test_a_message_larger_than_the_backend_takes_is_rejected_to_be_split(t
     assert "larger than max" in outcome.reason or outcome.reason == "HTTP 413"
 
 
-async def test_a_grpc_backend_without_the_signal_has_no_such_service() -> None:
-    async with (
-        grpc_backend(signals=[Signal.TRACES]) as backend,
-        exporting(backend.url, Protocol.GRPC) as exporter,
-    ):
-        assert isinstance(await send(exporter, Signal.LOGS), NoSuchService)
-        assert await send(exporter, Signal.TRACES) == Delivered()
-
-
 def _said(media: MediaType) -> HttpReply:
     body = failure(RpcCode.INVALID_ARGUMENT, "no span id", media=media)
     return HttpReply(status=400, body=body, headers={"Content-Type": media.value})
@@ -291,15 +282,6 @@ async def test_an_endless_answer_is_read_only_up_to_a_bound() -> None:
         exporting(backend.url, Protocol.HTTP_PROTOBUF) as exporter,
     ):
         assert await send(exporter) == TryLater(reason="HTTP 503")
-
-
-async def test_a_backend_that_is_away_is_tried_later_and_found_again(transport: Transport) -> None:
-    async with transport.backend() as backend:
-        gone = backend.url
-    async with exporting(gone, transport.protocol) as exporter:
-        outcome = await send(exporter)
-    assert isinstance(outcome, TryLater)
-    assert outcome.after_s is None
 
 
 async def test_a_backend_that_keeps_silent_is_tried_later(transport: Transport) -> None:

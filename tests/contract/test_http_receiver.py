@@ -5,25 +5,18 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import ssl
-import zlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from io import BytesIO
-from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
-import grpc
-import grpc.aio
 import pytest
 import zstandard
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from collector_processor.core.http_server import ListenError
-from collector_processor.otlp import Address, Receipt, RefusedError, Signal, grpc_path
-from collector_processor.receivers import AdmissionRules, GrpcReceiver, HttpReceiver, HttpTimeouts, TlsFiles
+from collector_processor.otlp import Receipt, RefusedError, Signal
+from collector_processor.receivers import AdmissionRules, HttpReceiver, HttpTimeouts
 from tests.contract.doors import LOOPBACK, MemorySink, listening
 
 PROTOBUF: Final = {"Content-Type": "application/x-protobuf"}
@@ -96,7 +89,7 @@ async def test_takes_every_encoding_it_names(encoding: str, compressed: bytes) -
     assert service.sink.arrivals[0].body == BODY
 
 
-@pytest.mark.parametrize("encoding", ["br", "deflate", "snappy"])
+@pytest.mark.parametrize("encoding", ["br", "deflate", "zlib", "snappy", "lz4", "gzip, gzip", "gzip;q=1"])
 async def test_another_encoding_is_refused_in_words(encoding: str) -> None:
     async with serving() as service:
         reply = await service.send("/v1/traces", BODY, {**JSON, "Content-Encoding": encoding})
@@ -104,18 +97,6 @@ async def test_another_encoding_is_refused_in_words(encoding: str) -> None:
     assert "expected one of gzip, identity, x-gzip, zstd" in json.loads(reply.body)["message"]
     assert reply.headers["Accept-Encoding"] == "gzip, identity, x-gzip, zstd"
     assert service.sink.arrivals == []
-
-
-async def test_a_gzip_bomb_of_1_gb_is_refused() -> None:
-    packer = zlib.compressobj(9, wbits=31)
-    # After a full flush the next mebibyte owes nothing to the last: its bytes can be repeated.
-    first, again = [packer.compress(bytes(1 << 20)) + packer.flush(zlib.Z_FULL_FLUSH) for _ in range(2)]
-    bomb = first + again * 1023 + packer.flush()
-    async with serving() as service:
-        reply = await service.send("/v1/traces", BytesIO(bomb), {**PROTOBUF, "Content-Encoding": "gzip"})
-        after = await service.send("/v1/traces", BODY, PROTOBUF)
-    assert len(bomb) < 2 << 20
-    assert (reply.status, after.status) == (413, 200)
 
 
 async def test_json_arrives_as_protobuf() -> None:
@@ -287,18 +268,6 @@ async def test_garbage_gets_a_400_and_is_never_logged(raw: bytes, caplog: pytest
     assert "secret" not in caplog.text
 
 
-async def test_a_client_that_never_ends_its_body_is_disconnected() -> None:
-    async with serving(timeouts=HttpTimeouts(body_s=0.05, lingering_s=0.05)) as service:
-        answer = await service.speak(_head(10) + b"12345")
-    assert answer.startswith(b"HTTP/1.1 408")
-    assert service.sink.arrivals == []
-
-
-async def test_a_client_that_never_ends_its_head_is_disconnected() -> None:
-    async with serving(timeouts=HttpTimeouts(idle_s=0.05)) as service:
-        assert await service.speak(b"POST /v1/traces HTTP/1.1\r\nHost") == b""
-
-
 async def test_stopping_does_not_wait_for_connections_that_ask_nothing() -> None:
     receiver = HttpReceiver(MemorySink(), LOOPBACK, AdmissionRules())
     service = Service(MemorySink(), await receiver.start())
@@ -321,39 +290,3 @@ async def test_a_client_that_leaves_within_its_body_disturbs_no_other(
     assert after.status == 200
     assert [arrival.body for arrival in service.sink.arrivals] == [BODY]
     assert not [record for record in caplog.records if record.exc_info]
-
-
-async def test_speaks_tls_when_given_files(tls: TlsFiles) -> None:
-    sink = MemorySink()
-    async with listening(HttpReceiver(sink, LOOPBACK, AdmissionRules(), tls)) as port:
-        trust = ssl.create_default_context(cafile=str(tls.certificate))
-        async with (
-            aiohttp.ClientSession() as session,
-            session.post(
-                f"https://localhost:{port}/v1/traces", data=BODY, headers=PROTOBUF, ssl=trust
-            ) as response,
-        ):
-            assert response.status == 200
-    assert len(sink.arrivals) == 1
-
-
-async def test_grpc_speaks_tls_when_given_files(tls: TlsFiles) -> None:
-    sink = MemorySink()
-    trust = grpc.ssl_channel_credentials(tls.certificate.read_bytes())
-    async with (
-        listening(GrpcReceiver(sink, LOOPBACK, AdmissionRules(), tls)) as port,
-        grpc.aio.secure_channel(f"localhost:{port}", trust) as channel,
-    ):
-        call: Any = channel.unary_unary
-        assert await call(grpc_path(Signal.TRACES))(BODY) == b""
-    assert len(sink.arrivals) == 1
-
-
-@pytest.mark.parametrize("make", [GrpcReceiver, HttpReceiver])
-async def test_a_missing_tls_file_is_reported_at_the_start(
-    make: type[GrpcReceiver | HttpReceiver], tmp_path: Path
-) -> None:
-    files = TlsFiles(certificate=tmp_path / "none.pem", key=tmp_path / "none.key", client_ca=None)
-    receiver = make(MemorySink(), Address(host="127.0.0.1", port=0), AdmissionRules(), files)
-    with pytest.raises(ListenError, match="No such file"):
-        await receiver.start()

@@ -202,6 +202,9 @@ async def test_our_own_fault_is_logged_and_its_text_kept_from_the_client(
     [
         pytest.param({}, id="missing"),
         pytest.param({"authorization": "Bearer nearly"}, id="wrong"),
+        pytest.param({"authorization": "Bearer open sesame, too"}, id="more than it"),
+        pytest.param({"authorization": "Bearer wrong, Bearer open sesame"}, id="behind a wrong one"),
+        pytest.param({"x-scope-orgid": "open sesame"}, id="as a tenant"),
         pytest.param({"authorization": "Basic open sesame"}, id="another scheme"),
         pytest.param({"x-blamespan-token": "Bearer open sesame"}, id="bearer in our own header"),
         pytest.param({"authorization": ""}, id="empty"),

@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from collector_processor.rebuild.encode import encode
 from semconv.model import Link, Span, SpanId, TraceId
 from tests.e2e.raw import field, wrap
-from tests.factories import agent, chat, span, tool, workflow
+from tests.factories import agent, chat, tool, workflow
 
 MEBIBYTE: Final = 1 << 20
 PROTOBUF: Final = "application/x-protobuf"
@@ -197,12 +197,3 @@ def _nested(depth: int) -> Odd:
 def _plain(one: Span) -> bytes:
     request = ExportTraceServiceRequest.FromString(encode([one]))
     return request.resource_spans[0].scope_spans[0].spans[0].SerializeToString()
-
-
-def with_invalid_ids() -> bytes:
-    """Return a request in which 3 of 4 spans have invalid ids."""
-    good = span(1, attributes={"gen_ai.operation.name": "chat"}, trace_id=TraceId("f" * 32))
-    request = ExportTraceServiceRequest.FromString(encode([good, good, good, good]))
-    spans = request.resource_spans[0].scope_spans[0].spans
-    spans[1].trace_id, spans[2].span_id, spans[3].trace_id = b"", b"", bytes(16)
-    return request.SerializeToString()

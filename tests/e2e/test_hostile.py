@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import random
 import socket
 from collections.abc import Iterator
@@ -35,11 +34,9 @@ from tests.e2e.hostile import (
     failing_run,
     good_request,
     huge_attribute,
-    json_span,
     noise,
     odd_traces,
     refused,
-    with_invalid_ids,
 )
 from tests.e2e.line import Line, starting
 from tests.e2e.raw import plain_span, raw_spans, wrap
@@ -231,16 +228,6 @@ def test_an_odd_trace_is_passed_on_as_it_is_and_analysed(line: Line, backend: Ba
     assert bool(found) == bool(odd.warning), run.trajectory.warnings
 
 
-def test_spans_with_invalid_ids_are_refused_and_their_neighbours_are_not(
-    line: Line, backend: Backend
-) -> None:
-    answer, body = post(line, Refused(body=with_invalid_ids(), status=200))
-    partial = ExportTraceServiceResponse.FromString(body).partial_success
-    assert (answer.status, partial.rejected_spans) == (200, 3)
-    assert "with invalid trace or span ids" in partial.error_message
-    await_spans(backend, TraceId("f" * 32), 1)
-
-
 def test_a_span_too_large_for_the_backend_is_refused_before_it_is_acknowledged(
     line: Line, backend: Backend
 ) -> None:
@@ -251,18 +238,6 @@ def test_a_span_too_large_for_the_backend_is_refused_before_it_is_acknowledged(
     assert (answer.status, partial.rejected_spans) == (200, 1)
     assert "larger than the backend's limit" in partial.error_message
     await_spans(backend, trace_id, 3)
-
-
-def test_json_with_ids_that_are_no_hex_is_refused_span_by_span(line: Line) -> None:
-    body = json_span(traceId="zz")
-    answer, said = post(line, Refused(body=body, status=200, content_type=JSON))
-    assert answer.status == 200
-    assert json.loads(said)["partialSuccess"]["rejectedSpans"] == "1"
-
-
-def test_json_numbers_beyond_what_protobuf_can_hold_are_refused(line: Line) -> None:
-    answer, _ = post(line, Refused(body=json_span(kind=10**30), status=400, content_type=JSON))
-    assert answer.status == 400
 
 
 @pytest.mark.parametrize("door", ["grpc", "http", "web"])
@@ -281,17 +256,6 @@ def test_a_client_that_speaks_something_else_is_hung_up_on(line: Line, door: str
             connection.sendall(opening)
             connection.shutdown(socket.SHUT_WR)
             connection.recv(4096)
-
-
-def test_a_client_that_goes_away_in_the_middle_leaves_nothing(line: Line) -> None:
-    before = line.balance().get("received", 0)
-    host, _, port = line.http.removeprefix("http://").rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=20) as connection:
-        head = (
-            f"POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: {PROTOBUF}\r\nContent-Length: 5000\r\n\r\n"
-        )
-        connection.sendall(head.encode() + good_request()[:100])
-    assert line.balance().get("received", 0) == before
 
 
 def test_names_are_only_ever_text(line: Line) -> None:

@@ -115,28 +115,6 @@ async def test_a_page_of_another_site_may_not_send() -> None:
         assert (await post(port, BODY, **{"Content-Type": "text/plain"}))[0] == 415
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({}, 409),
-        ({"Sec-Fetch-Site": "same-origin"}, 409),
-        ({"Sec-Fetch-Site": "cross-site"}, 403),
-        ({"Sec-Fetch-Site": "same-site"}, 403),
-        ({"Origin": "https://evil.example"}, 403),
-        ({"Origin": "null"}, 403),
-    ],
-)
-async def test_no_page_of_another_site_can_label_a_verdict(
-    ask: Ask, headers: dict[str, str], status: int
-) -> None:
-    """409 is the label's own answer: this test's run has nothing to confirm, or belongs to another tenant."""
-    client = await ask(replace(PARTS, tenant_header_names=("x-scope-orgid",)))
-    answer = await client.post(
-        "/api/runs/shared/confirm", headers=headers | {"Content-Type": "application/json"}
-    )
-    assert answer.status == status
-
-
 async def test_every_answer_of_the_api_forbids_scripts_frames_and_guessing(ask: Ask) -> None:
     client = await ask(PARTS)
     for path in ("/api/runs", "/api/runs/nobody", "/metrics", "/healthz", "/nowhere"):

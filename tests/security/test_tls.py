@@ -205,6 +205,10 @@ def _no_certificate(identity: Identity) -> None:
     identity.certificate.write_text("-----BEGIN CERTIFICATE-----\nno\n-----END CERTIFICATE-----\n")
 
 
+def _no_file(identity: Identity) -> None:
+    identity.certificate.unlink()
+
+
 def _other_key(identity: Identity) -> None:
     identity.key.write_bytes(trustme.CA().issue_cert("other").private_key_pem.bytes())
 
@@ -220,7 +224,9 @@ def _key_with_password(identity: Identity) -> None:
     )
 
 
-@pytest.mark.parametrize("spoil", [_no_certificate, _other_key, _empty_authority, _key_with_password])
+@pytest.mark.parametrize(
+    "spoil", [_no_certificate, _no_file, _other_key, _empty_authority, _key_with_password]
+)
 async def test_files_without_an_identity_are_refused_at_the_start(
     door: Door, ours: Identity, spoil: Callable[[Identity], None]
 ) -> None:
