@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from pathlib import Path
 from typing import Final
 from urllib.request import ProxyHandler, build_opener
 
@@ -11,7 +10,6 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from prometheus_client.parser import text_string_to_metric_families
 
-from analyzer.cli.main import run
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.encode import encode
 from tests.backends.supervise import wait_until
@@ -74,21 +72,6 @@ def stands(line: Line, what: str) -> dict[tuple[str, str], float]:
             if not sample.name.endswith("_created"):
                 found[sample.labels["service"], sample.labels["agent"]] += sign * sample.value
     return {labels: value for labels, value in found.items() if value}
-
-
-def test_a_label_moves_a_run_in_the_metrics_to_another_agent(
-    start_line: StartLine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    line, data = start_line(settle_s=0), ["--data-dir", str(tmp_path / "data")]
-    run_id = work(line, "planner", "calculator", failing="calculator")
-    line.verdict(run_id)
-    wait_until(lambda: stands(line, "failures") == {("shop", "calculator"): 1}, what="the failure")
-    assert run(["label", run_id, "--agent", "planner", *data]) == 0
-    wait_until(lambda: stands(line, "failures") == {("shop", "planner"): 1}, what="the correction")
-    assert run(["label", run_id, "--did-not-fail", *data]) == 0
-    wait_until(lambda: stands(line, "failures") == {}, what="the run that did not fail")
-    assert stands(line, "tasks") == {("shop", "planner"): 1, ("shop", "calculator"): 1}
-    capsys.readouterr()
 
 
 @pytest.mark.parametrize("is_root_first", [True, False])

@@ -28,7 +28,7 @@ from tests.e2e.backend import grpc_backend
 from tests.e2e.line import StartLine
 from tests.e2e.model_server import ModelServer, Scripted, serve
 from tests.e2e.spans import Placed, by_id, originals, placed
-from tests.e2e.traffic import CARRIERS, DEMO_SPANS, play_demo, send, span_id, without_mistake
+from tests.e2e.traffic import CARRIERS, DEMO_SPANS, play_demo, send, without_mistake
 
 T = TypeVar("T")
 
@@ -106,45 +106,6 @@ def test_a_judges_verdict_is_on_the_carrier_with_the_models_name(start_line: Sta
         (asked,) = server.received  # and nothing about the run that went well
         assert asked.headers["traceparent"].split("-")[1].startswith(OWN_CALL_TRACE_PREFIX)
         assert originals(spans) == by_id(placed(played.body))
-
-
-def test_if_the_model_fails_signals_answer_and_the_verdict_says_so(start_line: StartLine) -> None:
-    gone = Scripted(status=503, headers={"Retry-After": "0"}, text="going down")
-    with grpc_backend() as backend, in_background(serve(Scripted(reset=True), gone)) as server:
-        line = start_line(forward_endpoint=backend.url, **settings_for(server))
-        played = play_demo()
-        send(line, played.body)
-
-        spans = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
-
-        carrier = told_by(spans)
-        assert (carrier[FAILURE_METHOD], carrier[FAILURE_MODEL]) == ("signals", "none")
-        assert (
-            carrier[FAILURE_FALLBACK] == "signals, because judge failed"
-        )  # and nothing of what a provider said
-        assert carrier[EVALUATIONS_0_EVALUATION_ANNOTATOR_KIND] == "CODE"
-        assert carrier[FAILURE_AGENT_NAME] == "calculator"
-        assert len(server.received) > 1
-        line.await_balance(received=DEMO_SPANS, acknowledged=DEMO_SPANS, forwarded=DEMO_SPANS)
-
-
-def test_originals_wait_no_longer_than_hold_max_for_a_slow_model(start_line: StartLine) -> None:
-    with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT))) as server:
-        server.may_answer.clear()
-        line = start_line(forward_endpoint=backend.url, write_back="hold:700", **settings_for(server))
-        played = play_demo()
-        send(line, played.body)
-        came = backend.await_spans(played.trace_id, DEMO_SPANS)
-        assert line.run(played.trace_id) is None, "no verdict yet"
-        assert by_id(came) == by_id(placed(played.body))
-        server.may_answer.set()
-
-        came = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
-
-        (decisive,) = (one for one in came if one.is_decisive)
-        assert (decisive.is_carrier, decisive.parent_id) == (True, span_id(played.decisive))
-        assert decisive.attributes[FAILURE_METHOD] == "judge+signals"
-        assert originals(came) == by_id(placed(played.body))
 
 
 ENDLESS_IMPORT: Final = """

@@ -51,22 +51,6 @@ def test_a_run_cut_by_a_restart_gets_one_verdict(start_line: StartLine, write_ba
         assert {one.attributes["blamespan.failure.version"] for one in carriers(came)} in ({1}, set())
 
 
-def test_a_run_that_was_whole_before_the_restart_is_judged_after_it(start_line: StartLine) -> None:
-    with grpc_backend() as backend:
-        played = play_demo()
-        first = start_line(forward_endpoint=backend.url, root_grace=60_000)
-        send(first, played.body)
-        backend.await_spans(played.trace_id, DEMO_SPANS)
-        assert first.terminate() == 0
-
-        second = start_line(forward_endpoint=backend.url)
-
-        assert second.verdict(played.trace_id)["agent"] == "calculator"
-        came = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
-        assert originals(came) == by_id(placed(played.body)), "and no original is sent twice"
-        assert second.items("received") == 0
-
-
 SLOW_DISK: Final = """
 import os, pathlib, time
 

@@ -12,15 +12,12 @@ from collector_processor.otlp import NO_TENANT, Signal, TraceKey
 from collector_processor.store.verdicts import RunStore
 from semconv.attributes import (
     FAILURE_AGENT_NAME,
-    FAILURE_DECISIVE,
     FAILURE_ID,
-    FAILURE_STATUS,
     FAILURE_SUPERSEDES,
     FAILURE_VERSION,
     GEN_AI_EVALUATION_NAME,
     GEN_AI_EVALUATION_SCORE_LABEL,
     GEN_AI_EVALUATION_SCORE_VALUE,
-    RUN_COMPLETE,
 )
 from semconv.model import TraceId
 from tests.backends.fixtures import CollectorFactory
@@ -81,45 +78,6 @@ def test_a_run_that_went_well_gets_no_span(start_line: StartLine) -> None:
         assert line.verdict(played.trace_id)["status"] == "no_failure"
         assert line.terminate() == 0
         assert (evaluations(backend), len(backend.spans(played.trace_id))) == ([PASSED], DEMO_SPANS)
-
-
-def test_if_the_setting_includes_passing_runs_their_roots_carry_the_verdict(start_line: StartLine) -> None:
-    with grpc_backend() as backend:
-        line = start_line(forward_endpoint=backend.url, carriers="all")
-        played = play_demo(without_mistake)
-        send(line, played.body)
-
-        spans = backend.await_spans(played.trace_id, DEMO_SPANS + 1)
-
-        (carrier,) = carriers(spans)
-        assert (carrier.parent_id, carrier.span.name) == (span_id(played.root), "no failure found")
-        assert carrier.attributes[FAILURE_STATUS] == "no_failure"
-        assert carrier.attributes[RUN_COMPLETE] is True
-        assert {FAILURE_DECISIVE, FAILURE_AGENT_NAME, "error"}.isdisjoint(carrier.attributes)
-        assert list(carrier.span.links) == []
-        assert originals(spans) == by_id(placed(played.body))
-        assert line.terminate() == 0
-        assert (evaluations(backend), len(backend.spans(played.trace_id))) == ([PASSED], DEMO_SPANS + 1)
-
-
-def test_a_late_span_that_changes_nothing_is_forwarded_without_a_second_blame(
-    start_line: StartLine, tmp_path: Path
-) -> None:
-    with grpc_backend() as backend:
-        line = start_line(forward_endpoint=backend.url, root_grace=HASTE_MS)
-        played = play_demo()
-        first, *rest = played.spans
-        send(line, request(rest))
-        before = backend.await_spans(played.trace_id, DEMO_SPANS - 1 + CARRIERS)
-
-        send(line, request([first]))
-        await_analyses(tmp_path, played, 2)
-
-        assert line.terminate() == 0
-        after = backend.spans(played.trace_id)
-        assert originals(after) == by_id(placed(played.body))
-        assert carriers(after) == carriers(before)
-        assert [name for name, *_ in evaluations(backend)] == ["task_success", "failure_attribution"]
 
 
 def test_a_changed_verdict_supersedes_the_old_one_and_withdraws_its_blame(

@@ -16,7 +16,6 @@ from typing import Any
 
 import httpx2
 import pytest
-from aiohttp import ClientSession
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, TextContent
@@ -159,14 +158,7 @@ async def listening(*arguments: str, **settings: str) -> AsyncIterator[str]:
         await process.wait()
 
 
-async def status_of(url: str, **headers: str) -> int:
-    """Ask without the SDK, as a page of another site or a stranger would."""
-    told = {name.replace("_", "-"): value for name, value in headers.items()}
-    async with ClientSession() as client, client.post(url, headers=told, json={}) as answer:
-        return answer.status
-
-
-async def test_over_http_a_client_with_the_token_gets_the_same_and_others_nothing(stage: Stage) -> None:
+async def test_over_http_a_client_with_the_token_gets_the_same(stage: Stage) -> None:
     await stage.add(RUN, "shop", blame(RUN, 2))
     async with listening("--data-dir", str(stage.folder), token="secret") as url:
         bearer = {"Authorization": "Bearer secret"}
@@ -177,18 +169,6 @@ async def test_over_http_a_client_with_the_token_gets_the_same_and_others_nothin
             assert {tool.name for tool in (await client.list_tools()).tools} == READS
             (found,) = (await told(client, "list_failed_runs", since="2026-01-01T00:00:00Z"))["runs"]
             assert (found["run_id"], found["totals"]["steps"]) == ("run-1", len(RUN.steps))
-        assert await status_of(url) == 401
-        assert await status_of(url, Authorization="Bearer wrong") == 401
-        assert await status_of(url, Origin="http://evil.example", **bearer) == 403
-
-
-async def test_without_a_token_no_name_of_another_site_and_no_page_of_one_is_answered(stage: Stage) -> None:
-    async with listening("--data-dir", str(stage.folder)) as url:
-        async with Client(url) as client:
-            assert (await told(client, "list_issues"))["issues"] == []
-        assert await status_of(url, Host="rebound.example") == 403
-        assert await status_of(url, Origin="http://evil.example") == 403
-        assert await status_of(url, Sec_Fetch_Site="cross-site") == 403
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com"])

@@ -1,11 +1,10 @@
-"""Later verdicts in a real Jaeger: corrected, superseded, held, joined, uncertain."""
+"""Later verdicts in a real Jaeger: corrected by a person, and of joined runs."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import subprocess
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -38,7 +37,7 @@ from tests.e2e.in_jaeger import Seen, look, tags, trace_ids
 from tests.e2e.line import Line, StartLine
 from tests.e2e.test_labels import cli, label_over_http
 from tests.e2e.test_line_jaeger import settings_for
-from tests.e2e.traffic import CARRIERS, DEMO_SPANS, Played, play_demo, request, send, span_id
+from tests.e2e.traffic import CARRIERS, DEMO_SPANS, Played, play_demo, send, span_id
 from tools.markdown_blocks import DOCS, blocks
 
 HASTE_MS: Final = 300
@@ -151,50 +150,6 @@ def test_corrected_by_a_person_twice_the_trace_says_each_time_who_it_was_and_who
     assert found(jaeger, service, **{FAILURE_STATUS: "withdrawn"}) == [run.trace_id]
 
 
-def test_superseded_by_a_late_span_the_old_blame_is_withdrawn_beside_it(
-    start_line: StartLine, jaeger: RunningJaeger
-) -> None:
-    line, run = started(start_line, jaeger), played()
-    send(line, request(one for one in run.spans if one is not run.decisive))
-    before = look(jaeger, run.trace_id, spans=DEMO_SPANS - 1 + CARRIERS)
-    (wrong,) = before.decisive()
-    innocent = tags(wrong)[FAILURE_AGENT_NAME]
-    assert innocent != "calculator"
-
-    send(line, request([run.decisive]))
-    after = look(jaeger, run.trace_id, spans=DEMO_SPANS + 2 * CARRIERS + WITHDRAWALS)
-
-    root, mark = span_id(run.root), wrong["references"][0]["spanID"]
-    withdrawn = f"withdrawn: {innocent} → calculator"
-    assert sorted(story(after)[2:]) == sorted(
-        [
-            (NAMES[0], span_id(run.decisive), 2),
-            ("failure: calculator, replaces verdict 1", root, 2),
-            (withdrawn, mark, 2),
-            (withdrawn, root, 2),
-        ]
-    )
-    if shutil.which("jq"):
-        assert blamed_now(jaeger, service_of(after), "calculator") == [run.trace_id]
-        assert blamed_now(jaeger, service_of(after), innocent) == []
-
-
-def test_held_the_decisive_span_is_red_and_not_the_innocent_one_only(
-    start_line: StartLine, jaeger: RunningJaeger
-) -> None:
-    line, run = started(start_line, jaeger, write_back="hold"), played()
-    send(line, run.body)
-    seen = look(jaeger, run.trace_id, spans=DEMO_SPANS)
-
-    assert seen.carriers() == []
-    red = {one["spanID"]: tags(one) for one in seen.trace["spans"] if tags(one).get(ERROR) is True}
-    # By its own status: the researcher's time-out, which its second call made good. By ours: the culprit.
-    by_status = {name for name, own in red.items() if own.get("otel.status_code") == "ERROR"}
-    assert by_status, "an innocent span is red"
-    assert red.keys() - by_status == {span_id(run.decisive)}
-    assert red[span_id(run.decisive)][FAILURE_AGENT_NAME] == "calculator"
-
-
 def apart(run: Played, agent: str) -> tuple[list[Span], list[Span]]:
     """Return the run as two traces: one agent's part, and all the rest, to which it links."""
     spans = decode(run.body).spans
@@ -230,7 +185,3 @@ def test_of_a_joined_run_the_culprits_trace_and_the_roots_both_name_it_and_each_
         assert one["operationName"] == names[spans[0].trace_id]
         assert (tags(one)[FAILURE_AGENT_NAME], tags(one)[ERROR]) == ("calculator", True)
         assert {name: tags(one)[name] for name in ids} == ids
-
-
-def names_of(spans: Sequence[JaegerSpan]) -> list[str]:
-    return [one["operationName"] for one in spans]
