@@ -18,7 +18,7 @@ from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.analyses.pool import Pool, Worker
 from analyzer.analyses.prepare import Prepared, TraceBytes
 from analyzer.analyses.worker import worker_settings
-from analyzer.analyses.worker_process import WorkerLostError, WorkerProcess
+from analyzer.analyses.worker_process import WorkerLostError
 from analyzer.inquiry.method import Answer, Reply
 from analyzer.methods.attribution import Attributor, Steps
 from collector_processor.settings import Settings, load_settings
@@ -48,16 +48,6 @@ def told(settings: Settings = SETTINGS) -> bytes:
 
 def test_worker_processes_withhold_verdicts_as_the_service_does() -> None:
     assert b'"precision": 0.7' in told(load_settings({"BLAMESPAN_PRECISION": "0.7"}))
-
-
-async def test_without_a_process_threads_run_the_steps() -> None:
-    async def start() -> WorkerProcess:
-        raise WorkerLostError("no memory")
-
-    model = ScriptedModel(replies=[REPLY])
-    stepping = partial(Pool(start).step, instead=ThreadSteps(analyst(model).steps))
-    found = await analyst(model, stepping=stepping).analyse(RUN)
-    assert found.attribution.status is Status.ATTRIBUTED
 
 
 @record

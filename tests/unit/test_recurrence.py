@@ -101,22 +101,9 @@ def test_an_error_is_known_by_its_type(error: str, kind: str) -> None:
     assert error_type(error) == kind
 
 
-def test_the_title_names_the_agent_and_the_failure() -> None:
-    assert MARK.title == "calculator: ValueError in add"
-
-
-def test_the_first_failure_is_new_and_sends_a_notice() -> None:
-    found = seen(None, MARK, "run-0", 5)
-    assert (found.change, found.issue.state, found.issue.count) == (Change.NEW, IssueState.NEW, 1)
-
-
 def test_a_repetition_is_counted_without_a_notice() -> None:
     found = seen(first(), MARK, "run-1", DAY // 2)
     assert (found.change, found.issue.count, found.issue.runs) == (None, 2, ("run-1", "run-0"))
-
-
-def test_the_same_run_again_is_not_counted() -> None:
-    assert seen(first(), MARK, "run-0", 9).issue == first()
 
 
 def test_after_a_day_an_issue_is_ongoing() -> None:
