@@ -446,19 +446,6 @@ def test_half_a_character_is_printed_somehow(write: Write, command: str, output:
     assert output == "table" or len(said.objects) == 1
 
 
-def test_a_file_that_unpacks_to_more_than_fits_is_refused(cli: Cli, write: Write) -> None:
-    one = gzip.compress(bytes(64 << 20), 9)
-    said = cli("steps", write("bomb", one * 3))
-    assert (said.code, said.out) == (1, "")
-    assert said.complaint
-
-
-def test_all_members_of_a_gzip_file_are_read(cli: Cli, write: Write) -> None:
-    halves = [gzip.compress(line + b"\n") for line in in_lines().splitlines()]
-    (found,) = cli("steps", write("a", b"".join(halves)), "--format", "json").objects
-    assert names(found) == [("planner", "llm"), ("planner", "tool")]
-
-
 def test_odd_entries_of_a_history_are_steps_all_the_same(cli: Cli, write: Write) -> None:
     (found,) = cli(
         "steps", write("a", b'{"history": [1, null, {"content": [2], "role": "A"}]}'), "--format", "json"

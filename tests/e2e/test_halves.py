@@ -8,11 +8,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from http.cookiejar import CookieJar
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.error import HTTPError
-from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_opener
+from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -167,37 +166,6 @@ def test_where_no_analyzer_is_signals_answer_and_say_so_and_telemetry_passes(
             "no failure found, replaces verdict 1",
             *["withdrawn: calculator"] * 2,
         ]
-
-
-def test_a_collectors_page_has_runs_analysed_again_by_an_analyzer_and_says_when_there_is_none(
-    server: PostgresServer, start_line: StartLine, start_analyzer: StartAnalyzer
-) -> None:
-    with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT))) as model:
-        analyzer = start_analyzer(**settings_for(model), store_url=server.url())
-        line = start_line(half="collector", forward_endpoint=backend.url, store_url=server.url())
-        played = play_demo()
-        send(line, played.body)
-        backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
-        browser = build_opener(ProxyHandler({}), HTTPCookieProcessor(CookieJar()))
-
-        def page(path: str, form: bytes | None = None) -> tuple[str, str]:
-            asked = Request(line.web + path, data=form, headers={"Sec-Fetch-Site": "same-origin"})
-            with browser.open(asked, timeout=300) as answer:
-                return answer.url, answer.read().decode()
-
-        run = f"/runs/{line.runs()[0]['run_id']}"
-        assert "<option>judge</option>" in page(run)[1]
-        address, _ = page(f"{run}/again", b"method=verify&model=")
-        job = address.removeprefix(line.web)
-        wait_until(lambda: json.loads(page(f"{job}/state")[1])["over"], what="the analysis to end")
-        shown = page(job)[1]
-        assert "method verify" in shown
-        assert "<article>" in shown
-        assert analyzer.count("blamespan_analyzer_analyses_total") == 2
-
-        analyzer.server.kill()
-        wait_until(lambda: "No analyzer answers" in page("/try")[1], what="the page to notice", timeout_s=300)
-        assert "No analyzer answers" in page(run)[1]
 
 
 def test_without_the_token_an_analyzer_answers_only_probes(

@@ -35,10 +35,6 @@ GOOD = json.dumps(
 )
 
 
-def changed(**changes: Any) -> Scripted:
-    return Scripted(text=json.dumps(json.loads(GOOD) | changes))
-
-
 def model(server: ModelServer, **patience: Any) -> LiteLLM:
     settings = {"timeout_s": 60.0, "attempts": 3, "first_wait_s": 0.01} | patience
     return LiteLLM(name="openai/local", api_base=server.url, api_key="none", patience=Patience(**settings))
@@ -76,9 +72,6 @@ async def test_our_model_call_is_distinguishable_from_the_agents_own() -> None:
     "script",
     [
         pytest.param(Scripted(text=GOOD[:-30]), id="broken JSON"),
-        pytest.param(Scripted(text="I think that it was B."), id="prose"),
-        pytest.param(changed(step=99), id="no such step"),
-        pytest.param(Scripted(text=""), id="empty"),
         pytest.param(Scripted(text=GOOD[:50], finish_reason="length"), id="cut off"),
     ],
 )
@@ -91,13 +84,6 @@ async def test_a_bad_answer_is_asked_for_again_and_then_an_error(script: Scripte
     assert failed.error is not None
     assert "unreadable reply" in failed.error
     assert len(server.received) == 2
-
-
-async def test_an_agent_that_does_not_exist_gives_way_to_the_actor_of_the_step() -> None:
-    found, _ = await judge(changed(agent="Santa"))
-    assert isinstance(found.verdict, Blame)
-    assert found.verdict.agent == "B"
-    assert "Santa" in found.verdict.reason
 
 
 async def test_a_429_is_waited_out_as_long_as_it_says() -> None:
@@ -156,14 +142,6 @@ async def test_an_unreachable_model_is_an_error() -> None:
     found = await Attributor(method="judge", model=model(server))(RUN)
     assert found.error is not None
     assert "(connection)" in found.error
-
-
-async def test_auto_answers_by_signals_and_says_so() -> None:
-    async with serve(Scripted(status=500)) as server:
-        found = await Attributor(model=model(server, attempts=1))(RUN)
-    assert found.status is Status.ATTRIBUTED
-    assert found.fallback is not None
-    assert "unavailable" in found.fallback
 
 
 async def test_a_server_without_schemas_is_asked_in_words() -> None:
