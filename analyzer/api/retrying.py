@@ -103,7 +103,6 @@ class _Ask:
     """Asks the caller to run the workflow."""
 
     advice: RetryAdvice | None = None
-    is_retry: bool = False
 
 
 _Course = Generator["_Ask | WholeRun", Any, Retried[T]]
@@ -224,7 +223,7 @@ class retry(Generic[T]):  # noqa: N801 - a decorator, like contextlib.suppress
             verdict: RunVerdict = yield whole
             attempts.append(RetryAttempt(result=result, advice=advice, verdict=verdict))
             advice = _advice(RetryArm(self.way), verdict)
-            result = yield _Ask(advice, is_retry=True)
+            result = yield _Ask(advice)
         attempts.append(RetryAttempt(result=result, advice=advice))
         return Retried(result=result, attempts=tuple(attempts))
 
@@ -241,7 +240,7 @@ class retry(Generic[T]):  # noqa: N801 - a decorator, like contextlib.suppress
         if verdict.status not in _FLAGS:
             return Retried(result=first, attempts=(attempt,))
         advice = _advice(gate.way, verdict)
-        second: T = yield _Ask(advice, is_retry=True)
+        second: T = yield _Ask(advice)
         return Retried(result=second, attempts=(attempt, RetryAttempt(result=second, advice=advice)))
 
     def _read(self, result: T) -> WholeRun | str:

@@ -188,24 +188,11 @@ urllib.request.urlopen(urllib.request.Request(endpoint, body, {"Content-Type": "
 async def test_trials_are_kept_so_that_both_arms_can_be_compared(tmp_path: Path) -> None:
     place, trials = recorded(tmp_path), tmp_path / "trials"
     async with model() as url:
-        options = [
-            "--expect",
-            "840",
-            "--upstream",
-            url,
-            "--max-calls",
-            "300",
-            "--step",
-            "0",
-            "--format",
-            "json",
-        ]
         process = await started(
             tmp_path,
             str(place),
-            *options,
-            "--keep",
-            str(trials),
+            *("--expect", "840", "--upstream", url, "--max-calls", "300", "--step", "0"),
+            *("--keep", str(trials), "--format", "json"),
             *command(tmp_path, more=KEPT),
             RECORDED=str(place),
         )
@@ -237,22 +224,10 @@ async def test_a_proof_becomes_a_version_of_the_verdict_and_its_trials_become_no
     await asyncio.to_thread(post, line.http, place.read_bytes())
     before = await asyncio.to_thread(line.verdict, RUN)
     async with model() as url:
-        options = [
-            "--expect",
-            "840",
-            "--upstream",
-            url,
-            "--max-calls",
-            "300",
-            "--step",
-            "0",
-            "--parallel",
-            "4",
-        ]
         process = await started(
             tmp_path,
             RUN,
-            *options,
+            *("--expect", "840", "--upstream", url, "--max-calls", "300", "--step", "0", "--parallel", "4"),
             *command(tmp_path, more=REPORTING),
             data_dir=tmp_path / "data",
             RECORDED=str(place),

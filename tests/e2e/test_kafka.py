@@ -37,7 +37,6 @@ from tests.e2e.line import environment
 from tests.e2e.spans import placed
 from tests.e2e.test_postgresql import run
 from tests.e2e.traffic import CARRIERS, Doors, send
-from tests.otlp_requests import log_request, record
 
 SPANS: Final = 3
 """Spans of a run."""
@@ -75,18 +74,6 @@ def name(number: int) -> str:
 def times_each(backend: Backend, trace_id: str) -> Counter[str]:
     """Return how often each span of a trace came."""
     return Counter(one.id for one in backend.spans(trace_id))
-
-
-def test_a_request_goes_through_kafka_with_its_tenant(start_processor: StartProcessor) -> None:
-    with grpc_backend() as backend:
-        line = start_processor(forward_endpoint=backend.url)
-        send(line, encode(run(name(1))), headers={TENANT: "red"})
-        assert line.verdict(name(1))["agent"] == "planner"
-        backend.await_spans(TraceId(name(1)), SPANS + CARRIERS)
-        assert {request.headers.get(TENANT) for request in backend.requests} == {"red"}
-        line.await_balance(received=SPANS, acknowledged=SPANS, forwarded=SPANS)
-        assert line.terminate() == 0
-        assert "Traceback" not in line.server.log.read_text(errors="replace")
 
 
 def test_key_and_partition_equal_those_of_the_collectors_exporter(
@@ -353,28 +340,6 @@ def test_an_unreadable_record_is_set_aside_and_the_next_is_read(
         aside = list((tmp_path / "processor-1" / "data" / "kafka-unreadable").iterdir())
         assert [file.read_bytes() for file in aside] == [b"\xff not OTLP"]
         wait_until(lambda: committed(kafka, "otlp_spans")[0].offset == 3, what="the commit behind it")
-
-
-def test_logs_go_to_the_partition_of_their_trace(start_processor: StartProcessor, collector: Doors) -> None:
-    with grpc_backend() as backend:
-        line = start_processor(forward_endpoint=backend.url)
-        send(collector, log_request(record(trace=1)), signal=Signal.LOGS)
-        backend.await_records(1)
-        line.await_items("forwarded", 1, Signal.LOGS)
-
-
-def test_without_postgresql_spans_are_still_forwarded(
-    start_processor: StartProcessor, collector: Doors, server: PostgresServer
-) -> None:
-    with grpc_backend() as backend:
-        line = start_processor(forward_endpoint=backend.url)
-        server.stop("immediate")
-        send(collector, encode(run(name(1))))
-        assert len(backend.await_spans(TraceId(name(1)), SPANS)) == SPANS
-        server.start()
-        backend.await_spans(TraceId(name(1)), SPANS + CARRIERS)
-        assert set(times_each(backend, name(1)).values()) == {1}
-        line.await_balance(received=SPANS, acknowledged=SPANS, forwarded=SPANS)
 
 
 @pytest.mark.parametrize(
