@@ -3,6 +3,9 @@
 A recorded execution is answered with its result and never forwarded. MCP requests that change nothing are
 forwarded to the real server, so that the model is offered the same tools. Everything else is refused, and the
 trial becomes invalid.
+
+Source of the JSON-RPC: modelcontextprotocol.io, specifications 2025-06-18 and 2026-07-28, "Streamable HTTP",
+"Tools".
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from urllib.parse import parse_qsl, unquote
 
 from aiohttp import web
 
+from analyzer.experiment.replay.canonical import canonical_value
 from analyzer.experiment.replay.read_request import beside, read_body
 from analyzer.experiment.replay.stdio_server import without_output_schemas
 from analyzer.experiment.replay.tape import RecordedTool, RemoteTools
@@ -27,10 +31,24 @@ from analyzer.experiment.replay.upstream import (
     forwarded_headers,
 )
 from analyzer.experiment.replay.wire import UnreadableRequest
-from analyzer.experiment.replay.wire import mcp_messages as mcp
+from analyzer.experiment.replay.wire.format import is_one_of
 from semconv.json_text import read_json
 from semconv.record import record
 
+_CALL: Final = "tools/call"
+_LIST: Final = "tools/list"
+_READING: Final = frozenset(
+    {"initialize", "server/discover", "ping", _LIST, "prompts/list", "prompts/get", "resources/list"}
+    | {"resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe"}
+    | {"subscriptions/listen", "completion/complete", "logging/setLevel"}
+)
+"""Methods that change nothing; all others except notifications are refused."""
+_NOTIFICATION: Final = "notifications/"
+_BLOCKS: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})
+_COMPLETE: Final = {"resultType": "complete"}
+"""Required since 2026-07-28; older clients ignore it."""
+_RPC_REFUSED: Final = -32_000
+"""JSON-RPC code for an error defined by the implementation."""
 _REFUSED: Final = 409
 _FAILED: Final = 500
 _FOR_THE_SERVER: Final = 204
@@ -121,30 +139,30 @@ async def over_mcp(
     except UnreadableRequest as error:
         raise web.HTTPBadRequest(text=f"{error}\n") from None
     message, called = await beside(len(raw), lambda: _read(raw))
-    if message is None or not (mcp.is_harmless(message) or called):
+    if message is None or not (_is_harmless(message) or called):
         method = "a batch" if message is None else str(message.get("method"))
         reason = f"MCP's {method} cannot be replayed (the {tools.place})"
         trial.invalidate(reason)
-        return _said(mcp.refusal((message or {}).get("id"), reason))
+        return _said(_refusal((message or {}).get("id"), reason))
     if called is not None:
         also = [name for name in tools.tools if name.rpartition(_SEPARATOR)[2] == called.name]
         found = trial.use_tool(called.name, called.arguments, also=also)
         if isinstance(found, RecordedTool):
-            return _said(mcp.result(called, found))
+            return _said(_answer(called, found))
         if isinstance(found, Refuse):
-            return _said(mcp.refusal(called.id, found.reason))
+            return _said(_refusal(called.id, found.reason))
     if tools.command:
         return web.Response(status=_FOR_THE_SERVER)
     return await _passed_on(trial, tools, request, message, upstream, within)
 
 
-def _read(raw: bytes) -> tuple[dict[str, Any] | None, mcp.ToolCalled | None]:
+def _read(raw: bytes) -> tuple[dict[str, Any] | None, _ToolCalled | None]:
     """Return an MCP message, and the execution that it requests."""
     try:
         found = read_json(raw.decode())
     except (ValueError, RecursionError, UnreadableRequest):
         return None, None
-    return (found, mcp.tool_called(found)) if isinstance(found, dict) else (None, None)
+    return (found, _tool_called(found)) if isinstance(found, dict) else (None, None)
 
 
 def _said(answer: Mapping[str, Any]) -> web.Response:
@@ -164,7 +182,7 @@ async def _passed_on(  # noqa: PLR0917 - one request and its context
         url=tools.mcp_server, headers=forwarded_headers(request.headers), body=raw, method=request.method
     )
     try:
-        if message.get("method") == mcp.LIST:
+        if message.get("method") == _LIST:
             return await upstream.rewritten(sending, within, without_output_schemas)
         response, _ = await upstream.pass_on(sending, request, within, lambda: None)
     except NoAnswer as error:
@@ -172,3 +190,69 @@ async def _passed_on(  # noqa: PLR0917 - one request and its context
         trial.invalidate(reason)
         return web.Response(text=f"blamespan: {reason}\n", status=NO_ANSWER_STATUS[error.failure])
     return response
+
+
+@record
+class _ToolCalled:
+    """A request to execute a tool."""
+
+    id: Any
+    name: str
+    arguments: str
+    """Arguments as ``canonical_value`` writes them."""
+
+
+def _is_harmless(message: Mapping[str, Any]) -> bool:
+    """Return whether a message may be forwarded; one without a method answers the server's own request."""
+    method = message.get("method")
+    return method is None or (
+        isinstance(method, str) and (method in _READING or method.startswith(_NOTIFICATION))
+    )
+
+
+def _tool_called(message: Mapping[str, Any]) -> _ToolCalled | None:
+    """Return the execution requested by a message; ``None`` for other messages."""
+    if message.get("method") != _CALL:
+        return None
+    given = message.get("params")
+    params = given if isinstance(given, dict) else {}
+    arguments = params.get("arguments") or {}
+    return _ToolCalled(
+        id=message.get("id"), name=str(params.get("name")), arguments=canonical_value(arguments)
+    )
+
+
+def _answer(called: _ToolCalled, recorded: RecordedTool) -> Mapping[str, Any]:
+    """Return a recorded result as the server's answer."""
+    answer = {**_COMPLETE, **_result_of(recorded.result)}
+    if recorded.failed:
+        answer = {**answer, "isError": True}
+    return {"jsonrpc": "2.0", "id": called.id, "result": answer}
+
+
+def _refusal(message_id: Any, reason: str) -> Mapping[str, Any]:
+    """Return the answer to a refused message."""
+    error = {"code": _RPC_REFUSED, "message": f"blamespan: {reason}"}
+    return {"jsonrpc": "2.0", "id": message_id, "error": error}
+
+
+def _result_of(text: str) -> dict[str, Any]:
+    """Return the original result of a recorded text: frameworks record results, blocks, or their text."""
+    try:
+        value = read_json(text)
+    except (ValueError, RecursionError):
+        value = None
+    if isinstance(value, dict) and _are_blocks(value.get("content")):
+        return value
+    blocks = value if isinstance(value, list) else [value]
+    if _are_blocks(blocks):
+        return {"content": blocks, "isError": False}
+    return {"content": [{"type": "text", "text": text}], "isError": False}
+
+
+def _are_blocks(value: object) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(block, dict) and is_one_of(block.get("type"), _BLOCKS) for block in value)
+    )
