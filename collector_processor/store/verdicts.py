@@ -52,6 +52,8 @@ MAX_RUN_KEYS: Final = 2_000_000
 MAX_JOINED: Final = 256
 """Bound on the traces of one run; a key shared by more traces is common to many runs and joins none."""
 _MAX_COMMON: Final = 10_000
+_MOST_NOTED: Final = 1_000
+"""Run keys that wait for a commit: some 200 KB."""
 MAX_PLACES_BYTES: Final = 128 << 20
 """Bound in bytes on span positions stored for later labels, about 100,000 runs; the oldest are dropped."""
 _WRITE_ANALYSED: Final = (
@@ -99,6 +101,8 @@ class RunStore:
         self._db: Final = connected(place)
         self._common: Final[OrderedDict[tuple[Tenant, str], None]] = OrderedDict()
         """Keys shared by more traces than a run may have: neither read nor written again."""
+        self._noted: Final[dict[tuple[Tenant, str], set[TraceId]]] = {}
+        """Run keys and their traces that the next commit writes; always empty with PostgreSQL."""
         self.also: Callable[[Sequence[Commit]], None] | None = None
         """Called in the transaction of each commit, to write further consequences of it."""
         self.spending: Final = SpendingRows(self._db)
@@ -130,6 +134,7 @@ class RunStore:
         """Write several analyses durably, all or none, in one transaction."""
         several = tuple(commits)
         with self.transaction():
+            self._write_noted()
             for commit in several:
                 self._write(commit)
             if self.also is not None:
@@ -214,9 +219,19 @@ class RunStore:
         noted += [
             (key.tenant, f"{TRACE_KEY}{key.trace_id}", trace_id) for key, _, own in traces for trace_id in own
         ]
-        with self.transaction(Flush.LATER):
-            self._db.write_rows(_WRITE_KEY, noted)
+        for tenant, name, trace_id in noted:
+            self._noted.setdefault((tenant, name), set()).add(trace_id)
+        # Without PostgreSQL no other process reads keys, and after a crash a trace without a committed
+        # verdict is read again, keys included: they need no transaction of their own.
+        if self._db.is_postgresql or len(self._noted) > _MOST_NOTED:
+            with self.transaction(Flush.LATER):
+                self._write_noted()
         return [self._siblings(key, names, {key.trace_id, *own}) for key, names, own in traces]
+
+    def _write_noted(self) -> None:
+        rows = [(*key, trace_id) for key, trace_ids in self._noted.items() for trace_id in trace_ids]
+        self._db.write_rows(_WRITE_KEY, rows)
+        self._db.after_commit(self._noted.clear)
 
     def _siblings(self, key: TraceKey, names: Iterable[str], own: Container[TraceId]) -> frozenset[TraceId]:
         """Return the traces linked to or from these, and those that share another key.
@@ -229,8 +244,9 @@ class RunStore:
             if (key.tenant, name) in self._common:
                 continue
             rows = self._db.execute(_READ_KEY, (key.tenant, name)).fetchall()
+            sharing = {TraceId(row[0]) for row in rows} | self._noted.get((key.tenant, name), set())
             target = TraceId(name.removeprefix(TRACE_KEY))
-            if len(rows) > MAX_JOINED:
+            if len(sharing) > MAX_JOINED:
                 self._common[key.tenant, name] = None
                 if len(self._common) > _MAX_COMMON:
                     self._common.popitem(last=False)
@@ -238,7 +254,7 @@ class RunStore:
             if name.startswith(TRACE_KEY) and target not in own:
                 found.add(target)
             else:
-                found.update(TraceId(trace_id) for (trace_id,) in rows)
+                found |= sharing
         return frozenset(found - {key.trace_id})
 
     def seen(self, keys: Iterable[TraceKey]) -> Mapping[TraceKey, tuple[int, int]]:

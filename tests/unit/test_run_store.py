@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -153,11 +154,30 @@ def test_the_run_keys_analysed_first_are_deleted_beyond_the_limit(store: RunStor
         store.commit(Commit(analysed=((key, number),)))
     store.prune(keep=100, most_keys=60)
     assert all(joined(store, other, names[key]) for key, other in zip(keys, reversed(keys), strict=True))
+    store.commit(Commit(analysed=()))
     store.prune(keep=100, most_keys=60)  # each trace has twenty by now
     assert store._db.execute("SELECT count(*) FROM run_key").fetchone() == (60,)
     assert store._db.execute(
         "SELECT count(*) FROM run_key WHERE trace_id = ?", (keys[0].trace_id,)
     ).fetchone() == (0,)
+
+
+def test_run_keys_are_found_at_once_and_written_with_the_next_commit_or_when_they_are_many(
+    store: RunStore,
+) -> None:
+    keys = [TraceKey(NO_TENANT, TraceId(f"{number:032x}")) for number in range(2)]
+    count = "SELECT count(*) FROM run_key"
+    assert joined(store, keys[0], ["autogen:team"]) == frozenset()
+    assert joined(store, keys[1], ["autogen:team"]) == {keys[0].trace_id}
+    assert store._db.execute(count).fetchone() == (0,)
+    unbound = Outgoing(signal=Signal.LOGS, body=cast("bytes", object()))
+    with pytest.raises(sqlite3.ProgrammingError):
+        store.commit(Commit(analysed=((keys[0], 1),), outgoing=(unbound,)))
+    assert store._db.execute(count).fetchone() == (0,)
+    store.commit(Commit(analysed=((keys[0], 1),)))
+    assert store._db.execute(count).fetchone() == (2,)
+    joined(store, keys[0], [f"autogen:{number}" for number in range(1_500)])
+    assert store._db.execute(count).fetchone() == (1_502,)
 
 
 def test_a_full_disk_refuses_with_words_and_what_comes_after_it_is_kept(store: RunStore) -> None:
