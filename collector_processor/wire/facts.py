@@ -12,6 +12,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import starmap
 from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
@@ -194,7 +195,16 @@ class SpanFacts(NamedTuple):
 def read_process(body: bytes, at: int, end: int) -> Process:
     """Return the process of a ``ResourceSpans`` message; read once for all its scopes."""
     resource = _first_message(body, at, end)
+    return _recent_process(resource) if len(resource) <= _MOST_REMEMBERED else _process_of(resource)
+
+
+def _process_of(resource: bytes) -> Process:
     return Process(zlib.crc32(resource), _service_of(resource))
+
+
+_MOST_REMEMBERED: Final = 1 << 12
+_recent_process: Final = lru_cache(maxsize=256)(_process_of)
+"""A process sends the same Resource with each request; at most a MiB of them is remembered."""
 
 
 def read_origin(body: bytes, process: Process, scope_at: int, scope_end: int) -> Origin:
