@@ -318,7 +318,9 @@ class Loader:
             [*one.along, *sorted({TraceKey(one.key.tenant, trace_id) for trace_id in found} - {*one.along})]
             for one, found in zip(several, noted, strict=True)
         ]
-        everyone = {key for one, others in zip(several, siblings, strict=True) for key in (one.key, *others)}
+        everyone = {
+            key for one, others in zip(several, siblings, strict=True) if others for key in (one.key, *others)
+        }
         runs, seen = self._store.identities(everyone), self._store.seen(everyone)
         full = {key for key, (analyses, _) in seen.items() if analyses >= MAX_JOINS}
         joinable = [_joinable(one, others, runs, full) for one, others in zip(several, siblings, strict=True)]

@@ -1,4 +1,7 @@
-"""Work and memory shared fairly: queues, tables, slots, batches. Pure, except ``Turns`` and ``Batcher``."""
+"""Work and memory shared fairly: queues, tables, slots, batches.
+
+Pure, except ``Turns``, ``Pace`` and ``Batcher``.
+"""
 
 from __future__ import annotations
 
@@ -212,6 +215,62 @@ class Turns:
                 future.set_result(None)
 
 
+class Pace:
+    """Keeps the starts of one kind of work apart: what comes in between goes together.
+
+    A full batch need not wait: its owner calls ``hurry``. Used on one event loop.
+    """
+
+    def __init__(self, apart_s: float) -> None:
+        """Create it; the first start is never early.
+
+        Args:
+            apart_s: seconds between two starts.
+        """
+        self._apart_s: Final = apart_s
+        self._next_s = 0.0
+        """Time of the event loop before which a start is early."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._calls: list[Callable[[], None]] = []
+
+    @property
+    def early_s(self) -> float:
+        """Seconds until the next start; 0 if it may be now."""
+        return max(0.0, self._next_s - asyncio.get_running_loop().time())
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether a call is scheduled."""
+        return self._timer is not None
+
+    def begin(self) -> None:
+        """Record a start."""
+        self._next_s = asyncio.get_running_loop().time() + self._apart_s
+
+    def then(self, call: Callable[[], None], least_s: float = 0.0) -> None:
+        """Schedule a call for the next start, in ``least_s`` or more seconds; ``hurry`` makes it at once."""
+        self._calls.append(call)
+        if self._timer is None:
+            wait_s = max(self.early_s, least_s)
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self.hurry)
+
+    def hurry(self) -> None:
+        """End all waits."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            calls, self._calls = self._calls, []
+            for call in calls:
+                call()
+
+    async def wait(self, least_s: float = 0.0) -> None:
+        """Wait as ``then`` does."""
+        if least_s or self.early_s:
+            over = asyncio.Event()
+            self.then(over.set, least_s)
+            await over.wait()
+
+
 class Batcher(Generic[Item, Answer]):
     """Groups items into calls, by default one call at a time; used on one event loop.
 
@@ -242,9 +301,7 @@ class Batcher(Generic[Item, Answer]):
         self._call: Final = call
         self._most: Final = most
         self._at_once: Final = at_once
-        self._apart_s: Final = apart_s
-        self._next_s = 0.0
-        """Time of the event loop before which no call begins."""
+        self._pace: Final = Pace(apart_s)
         self._charged: Final = charged
         self._waiting: Final[deque[tuple[Item, asyncio.Future[Answer]]]] = deque()
         self._working: Final[set[asyncio.Task[None]]] = set()
@@ -255,12 +312,16 @@ class Batcher(Generic[Item, Answer]):
         self._waiting.append((item, future))
         if len(self._working) < self._at_once():
             self._working.add(asyncio.create_task(self._work()))
+        elif len(self._waiting) >= self._most:
+            self._pace.hurry()
         return await future
 
     async def _work(self) -> None:
         try:
             while self._waiting:
-                await self._keep_apart()
+                if len(self._waiting) < self._most:
+                    await self._pace.wait()
+                self._pace.begin()
                 batch = self._next()
                 if not batch:
                     break
@@ -269,14 +330,6 @@ class Batcher(Generic[Item, Answer]):
             task = asyncio.current_task()
             assert task is not None
             self._working.discard(task)
-
-    async def _keep_apart(self) -> None:
-        """Wait until a call may begin; return with the time set before which the next one may not."""
-        if self._apart_s:
-            now = asyncio.get_running_loop().time
-            if len(self._waiting) < self._most and (early_s := self._next_s - now()) > 0:
-                await asyncio.sleep(early_s)
-            self._next_s = now() + self._apart_s
 
     async def _make(self, batch: Sequence[tuple[Item, asyncio.Future[Answer]]]) -> None:
         futures = [future for _, future in batch]

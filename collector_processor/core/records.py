@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final
 
 from collector_processor.core.scores import Lane
@@ -31,6 +32,9 @@ SAID_SUCCESS: Final = "is_said_success"
 the store only."""
 PROOF: Final = "proof"
 """Key in a verdict's document: the result of the experiment that made it. Absent from opinions."""
+
+_MOST_REMEMBERED: Final = 1 << 16
+"""Characters of the longest document whose fields are remembered; most have some thousands."""
 
 
 def stated_certainty(document: Mapping[str, Any]) -> float | None:
@@ -125,11 +129,19 @@ class StoredVerdict:
 
 def fields_of(document: str) -> Mapping[str, Any]:
     """Return the fields of a stored JSON object; empty if the text is damaged or something else."""
+    return _recent_fields(document) if len(document) <= _MOST_REMEMBERED else _parsed(document)
+
+
+def _parsed(document: str) -> Mapping[str, Any]:
     try:
         found = json.loads(document)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+_recent_fields: Final = lru_cache(maxsize=64)(_parsed)
+"""A commit reads the fields of each of its verdicts several times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,11 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from collector_processor.core.disk import patiently
+from collector_processor.core.fair import Pace
 from collector_processor.forwarding.ledger import Ledger
 from collector_processor.forwarding.sender import Part, Sender, Sending
 from collector_processor.journal import Journal
@@ -160,7 +162,7 @@ class Forwarder:
     def _send_queue(self, queue: Queue) -> SendQueue:
         send_queue = self._send_queues.get(queue)
         if send_queue is None:
-            send_queue = self._send_queues[queue] = SendQueue(key=queue)
+            send_queue = self._send_queues[queue] = SendQueue(key=queue, pace=Pace(self._limits.apart_s))
             self._idle.clear()
         return send_queue
 
@@ -183,15 +185,6 @@ class Forwarder:
             send_queue.is_due = True
             asyncio.get_running_loop().call_soon(self._pump, send_queue)
 
-    def _pump_later(self, send_queue: SendQueue, delay_s: float) -> None:
-        if not send_queue.is_timed:
-            send_queue.is_timed = True
-            asyncio.get_running_loop().call_later(delay_s, self._pump_timed, send_queue)
-
-    def _pump_timed(self, send_queue: SendQueue) -> None:
-        send_queue.is_timed = False
-        self._pump(send_queue)
-
     def _pump(self, send_queue: SendQueue) -> None:
         """Start the requests and reads that may start now."""
         send_queue.is_due = False
@@ -199,19 +192,20 @@ class Forwarder:
             return
         if send_queue.key.signal not in self._senders:
             self._keep_all(send_queue)
-        now = asyncio.get_running_loop().time()
-        is_early = now < send_queue.next_s
+        pace = send_queue.pace
+        is_early = pace.early_s > 0
         while send_queue.may_send(self._limits, is_early=is_early):
             send_queue.in_flight += 1
             self._start(self._forward(send_queue, self._take(send_queue)))
             if not send_queue.memory:  # rows that are left cannot be sent together
-                send_queue.next_s = now + self._limits.apart_s
+                pace.begin()
         if send_queue.is_behind and not send_queue.is_reading and not send_queue.memory:
             send_queue.is_reading = True
             self._start(self._read(send_queue))
         if is_early:
-            self._pump_later(send_queue, send_queue.next_s - now)
-        elif send_queue.is_idle and not send_queue.is_timed:  # else the timer would remove a newer queue
+            if not pace.is_timed:
+                pace.then(partial(self._pump, send_queue))
+        elif send_queue.is_idle and not pace.is_timed:  # else the timer would remove a newer queue
             self._send_queues.pop(send_queue.key, None)
             if not self._send_queues:
                 self._idle.set()
@@ -307,6 +301,8 @@ class SendQueue:
     """Rows of one signal and tenant on their way to the backend; modified by the forwarder."""
 
     key: Queue
+    pace: Pace
+    """While a request would be early, only a full batch is sent."""
     memory: deque[Chunk] = field(default_factory=deque)
     """Rows to be sent next."""
     queued_bytes: int = 0
@@ -317,11 +313,7 @@ class SendQueue:
     """Seqs of rows in memory or in flight."""
     is_due: bool = False
     """Whether a call of ``_pump`` is scheduled."""
-    is_timed: bool = False
-    """Whether another one is scheduled for ``next_s``."""
     in_flight: int = 0
-    next_s: float = 0.0
-    """Time of the event loop before which only a full batch is sent."""
     waiting: int = 0
     """Requests in flight that wait for their retry."""
     is_behind: bool = False

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from collector_processor.core.disk import StoreError, patiently
+from collector_processor.core.fair import Pace
 from collector_processor.core.records import OUTBOX_BATCH, Outgoing
 from collector_processor.core.scores import Lane
 from collector_processor.forwarding.sender import Part, Sender, Sending
@@ -103,14 +104,14 @@ class OutboxDelivery:
 
     async def run(self) -> None:
         """Send until cancelled."""
-        now = asyncio.get_running_loop().time
+        pace = Pace(_APART_S)
         while True:
-            began = now()
+            pace.begin()
             self._wake.clear()
             while await self._send_shielded() >= OUTBOX_BATCH:
                 pass  # after a smaller batch only paused entries are left; ``wake`` announces new ones
             await self._rest()
-            await asyncio.sleep(max(BATCH_DELAY_S, began + _APART_S - now()))
+            await pace.wait(BATCH_DELAY_S)
 
     async def drain(self, deadline_s: float) -> None:
         """Send until nothing is left or the deadline, in seconds; the next start sends the rest."""

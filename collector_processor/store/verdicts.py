@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from operator import attrgetter
 from typing import Any, Final
 
 from collector_processor.core.records import (
@@ -52,6 +53,8 @@ MAX_RUN_KEYS: Final = 2_000_000
 MAX_JOINED: Final = 256
 """Bound on the traces of one run; a key shared by more traces is common to many runs and joins none."""
 _MAX_COMMON: Final = 10_000
+_MOST_NOTED: Final = 1_000
+"""Run keys that wait for a commit: some 200 KB."""
 MAX_PLACES_BYTES: Final = 128 << 20
 """Bound in bytes on span positions stored for later labels, about 100,000 runs; the oldest are dropped."""
 _WRITE_ANALYSED: Final = (
@@ -67,6 +70,8 @@ _WRITE_REWRITE: Final = upsert("rewrite", "seq, body, tenant, late", keys=1)
 _COLUMNS: Final = tuple(StoredVerdict.__dataclass_fields__)
 _ALL_COLUMNS: Final = ", ".join(_COLUMNS)
 _WRITE_VERDICT: Final = upsert("verdict", _ALL_COLUMNS, keys=3)
+_verdict_columns: Final = attrgetter(*_COLUMNS)
+_WRITE_PLACE: Final = insert("place", "tenant, run_id, size, packed")
 _WRITE_KEY: Final = insert("run_key", "tenant, key, trace_id") + " ON CONFLICT DO NOTHING"
 _READ_KEY: Final = f"SELECT trace_id FROM run_key WHERE tenant = ? AND key = ? LIMIT {MAX_JOINED + 1}"  # noqa: S608
 _LAST: Final = "\U0010ffff"
@@ -99,6 +104,8 @@ class RunStore:
         self._db: Final = connected(place)
         self._common: Final[OrderedDict[tuple[Tenant, str], None]] = OrderedDict()
         """Keys shared by more traces than a run may have: neither read nor written again."""
+        self._noted: Final[dict[tuple[Tenant, str], set[TraceId]]] = {}
+        """Run keys and their traces that the next commit writes; always empty with PostgreSQL."""
         self.also: Callable[[Sequence[Commit]], None] | None = None
         """Called in the transaction of each commit, to write further consequences of it."""
         self.spending: Final = SpendingRows(self._db)
@@ -130,51 +137,48 @@ class RunStore:
         """Write several analyses durably, all or none, in one transaction."""
         several = tuple(commits)
         with self.transaction():
-            for commit in several:
-                self._write(commit)
+            self._write_noted()
+            self._write(several)
             if self.also is not None:
                 self.also(several)
 
-    def _write(self, commit: Commit) -> None:
-        write, late = self._db.write_rows, dict(commit.late)
-        write(_WRITE_ANALYSED, [(*key, commit.times, upto_seq) for key, upto_seq in commit.analysed])
-        self._write_parts(commit)
-        self._forget_parts(commit)
-        write(_WRITE_VERDICT, [[getattr(verdict, name) for name in _COLUMNS] for verdict in commit.verdicts])
-        self.totals.note(commit.verdicts)
-        post(self._db, commit.outgoing)
+    def _write(self, several: Sequence[Commit]) -> None:
+        """Write each table's rows with one statement; of rows with the same key, the last counts."""
+        write, execute_each = self._db.write_rows, self._db.executemany
+        analysed = {key: (*key, one.times, upto_seq) for one in several for key, upto_seq in one.analysed}
+        write(_WRITE_ANALYSED, list(analysed.values()))
+        self._write_parts(several)
+        for one in several:
+            self._forget_parts(one)
+        verdicts = {
+            (one.tenant, one.run_id, one.version): one for commit in several for one in commit.verdicts
+        }
+        write(_WRITE_VERDICT, list(map(_verdict_columns, verdicts.values())))
+        self.totals.note(verdicts.values())
+        post(self._db, [out for one in several for out in one.outgoing])
         # Delete first: the new row gets a new id, and the oldest ids are dropped.
-        for place in commit.places:
-            key = (place.tenant, place.run_id)
-            self._db.execute("DELETE FROM place WHERE tenant = ? AND run_id = ?", key)
-        write(
-            insert("place", "tenant, run_id, size, packed"),
-            [(place.tenant, place.run_id, len(place.packed), place.packed) for place in commit.places],
-        )
-        if commit.heeded is not None:
+        places = {(each.tenant, each.run_id): each.packed for one in several for each in one.places}
+        execute_each("DELETE FROM place WHERE tenant = ? AND run_id = ?", list(places))
+        write(_WRITE_PLACE, [(*key, len(packed), packed) for key, packed in places.items()])
+        for heeded in [one.heeded for one in several if one.heeded is not None][-1:]:
             self._db.execute("DELETE FROM heeded")
-            self._db.execute("INSERT INTO heeded (label) VALUES (?)", (commit.heeded,))
-        write(
-            _WRITE_REWRITE,
-            [
-                (seq, body, out.tenant if (out := late.get(seq)) else "", out.body if out else None)
-                for seq, body in commit.rewrites
-            ],
-        )
+            self._db.execute("INSERT INTO heeded (label) VALUES (?)", (heeded,))
+        write(_WRITE_REWRITE, [row for one in several for row in _rewrites(one)])
 
-    def _write_parts(self, commit: Commit) -> None:
+    def _write_parts(self, several: Iterable[Commit]) -> None:
         """Store which runs the traces now form."""
-        tenants = {key.trace_id: key.tenant for key, _ in commit.analysed} if commit.identities else {}
-        for trace_id, tenant in tenants.items():
-            self._db.execute("DELETE FROM run_part WHERE tenant = ? AND trace_id = ?", (tenant, trace_id))
-        self._db.write_rows(
-            _WRITE_PART,
-            [
-                (tenants[trace_id], trace_id, run.run_id, run.digest)
+        gone: list[TraceKey] = []
+        parts: list[tuple[Tenant, TraceId, str, bytes]] = []
+        for commit in several:
+            keys = {key.trace_id: key for key, _ in commit.analysed} if commit.identities else {}
+            gone += keys.values()
+            parts += [
+                (keys[trace_id].tenant, trace_id, run.run_id, run.digest)
                 for run in commit.identities
-                for trace_id in run.trace_ids & tenants.keys()
-            ],
-        )
+                for trace_id in run.trace_ids & keys.keys()
+            ]
+        self._db.executemany("DELETE FROM run_part WHERE tenant = ? AND trace_id = ?", gone)
+        self._db.write_rows(_WRITE_PART, parts)
 
     def _forget_parts(self, commit: Commit) -> None:
         """Delete provisional verdicts on traces that turned out to be part of another trace's run."""
@@ -214,9 +218,19 @@ class RunStore:
         noted += [
             (key.tenant, f"{TRACE_KEY}{key.trace_id}", trace_id) for key, _, own in traces for trace_id in own
         ]
-        with self.transaction(Flush.LATER):
-            self._db.write_rows(_WRITE_KEY, noted)
+        for tenant, name, trace_id in noted:
+            self._noted.setdefault((tenant, name), set()).add(trace_id)
+        # Without PostgreSQL no other process reads keys, and after a crash a trace without a committed
+        # verdict is read again, keys included: they need no transaction of their own.
+        if self._db.is_postgresql or len(self._noted) > _MOST_NOTED:
+            with self.transaction(Flush.LATER):
+                self._write_noted()
         return [self._siblings(key, names, {key.trace_id, *own}) for key, names, own in traces]
+
+    def _write_noted(self) -> None:
+        rows = [(*key, trace_id) for key, trace_ids in self._noted.items() for trace_id in trace_ids]
+        self._db.write_rows(_WRITE_KEY, rows)
+        self._db.after_commit(self._noted.clear)
 
     def _siblings(self, key: TraceKey, names: Iterable[str], own: Container[TraceId]) -> frozenset[TraceId]:
         """Return the traces linked to or from these, and those that share another key.
@@ -229,8 +243,9 @@ class RunStore:
             if (key.tenant, name) in self._common:
                 continue
             rows = self._db.execute(_READ_KEY, (key.tenant, name)).fetchall()
+            sharing = {TraceId(row[0]) for row in rows} | self._noted.get((key.tenant, name), set())
             target = TraceId(name.removeprefix(TRACE_KEY))
-            if len(rows) > MAX_JOINED:
+            if len(sharing) > MAX_JOINED:
                 self._common[key.tenant, name] = None
                 if len(self._common) > _MAX_COMMON:
                     self._common.popitem(last=False)
@@ -238,7 +253,7 @@ class RunStore:
             if name.startswith(TRACE_KEY) and target not in own:
                 found.add(target)
             else:
-                found.update(TraceId(trace_id) for (trace_id,) in rows)
+                found |= sharing
         return frozenset(found - {key.trace_id})
 
     def seen(self, keys: Iterable[TraceKey]) -> Mapping[TraceKey, tuple[int, int]]:
@@ -426,6 +441,13 @@ def post(db: StoreConnection, entries: Iterable[Outgoing]) -> None:
         insert("outbox", "tenant, signal, body, ended_ns"),
         [(out.tenant, out.signal, out.body, out.ended_ns) for out in entries],
     )
+
+
+def _rewrites(commit: Commit) -> Iterable[tuple[int, bytes, str, bytes | None]]:
+    late = dict(commit.late)
+    for seq, body in commit.rewrites:
+        out = late.get(seq)
+        yield seq, body, out.tenant if out else "", out.body if out else None
 
 
 def _verdict(row: Sequence[Any]) -> StoredVerdict:

@@ -12,6 +12,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import starmap
 from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
@@ -194,13 +195,32 @@ class SpanFacts(NamedTuple):
 def read_process(body: bytes, at: int, end: int) -> Process:
     """Return the process of a ``ResourceSpans`` message; read once for all its scopes."""
     resource = _first_message(body, at, end)
+    return _recent_process(resource) if len(resource) <= _MOST_REMEMBERED else _process_of(resource)
+
+
+def _process_of(resource: bytes) -> Process:
     return Process(zlib.crc32(resource), _service_of(resource))
+
+
+_MOST_REMEMBERED: Final = 1 << 12
+_recent_process: Final = lru_cache(maxsize=256)(_process_of)
+"""A process sends the same Resource with each request; at most a MiB of them is remembered."""
 
 
 def read_origin(body: bytes, process: Process, scope_at: int, scope_end: int) -> Origin:
     """Return the origin of the spans of the ``ScopeSpans`` between two offsets."""
-    scope = _name_of(_first_message(body, scope_at, scope_end))
-    return Origin(process.source, zlib.crc32(b"\0".join((process.service, scope, b""))))
+    scope = _first_message(body, scope_at, scope_end)
+    is_usual = len(process.service) + len(scope) <= _MOST_REMEMBERED
+    return _recent_origin(process, scope) if is_usual else _origin_of(process, scope)
+
+
+def _origin_of(process: Process, scope: bytes) -> Origin:
+    name = _name_of(scope)
+    return Origin(process.source, zlib.crc32(b"\0".join((process.service, name, b""))))
+
+
+_recent_origin: Final = lru_cache(maxsize=256)(_origin_of)
+"""The same for scopes."""
 
 
 _HEAD: Final = struct.Struct(">H16xHQHQBB")

@@ -61,6 +61,19 @@ async def test_calls_begin_apart_so_that_what_comes_in_between_goes_together() -
     assert counter.calls == [[1], [2, 3]]
 
 
+async def test_a_full_batch_ends_the_wait_of_the_next_call() -> None:
+    counter = Counter()
+    counter.may_answer.set()
+    ask = Batcher(counter, most=2, apart_s=3600)
+    assert await ask(1) == "1"
+    second = asyncio.create_task(ask(2))
+    await asyncio.sleep(0.05)
+    assert not second.done()
+    assert await asyncio.wait_for(ask(3), timeout=60) == "3"
+    assert await second == "2"
+    assert counter.calls == [[1], [2, 3]]
+
+
 async def test_the_first_call_does_not_wait() -> None:
     counter = Counter()
     counter.may_answer.set()

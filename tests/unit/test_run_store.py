@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from analyzer.web.reads.run_query import Order, RunQuery, Sort
 from collector_processor.core.disk import StoreError
 from collector_processor.core.records import AbsentParent, Commit, Outgoing, RunIdentity, StoredVerdict
 from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant, TraceKey
 from collector_processor.store.database.sqlite_driver import SqliteDriver
+from collector_processor.store.schema import METADATA
 from collector_processor.store.small_tables import MAX_ABSENT
 from collector_processor.store.verdicts import MOST_PRUNED, RunStore
 from semconv.model import SpanId, TraceId
@@ -90,6 +94,21 @@ def test_a_run_is_looked_up_without_reading_all_verdicts(store: RunStore) -> Non
         assert not [line for line in plan if line.startswith("SCAN")], plan
 
 
+def test_each_index_of_the_runs_serves_a_list_or_a_comparison(store: RunStore) -> None:
+    """Every verdict writes a page or two of each: one that no query names, or needs, would be waste."""
+    asked: list[str] = []
+    driver = store._db._driver
+    assert isinstance(driver, SqliteDriver)
+    driver._db.set_trace_callback(asked.append)
+    store.history.told(NO_TENANT, "shop", "refunds", 5)
+    driver._db.set_trace_callback(None)
+    plan = str(store._db.execute(f"EXPLAIN QUERY PLAN {asked[0]}").fetchall())
+    compared = set(re.findall(r"INDEX (run_totals_by_\w+)", plan))
+    queries = [RunQuery(tenant=Tenant(tenant), sort=sort) for tenant in ("", "t") for sort in Sort]
+    listed = {Order.of(query).index for query in queries}  # SQLite refuses a list whose index it cannot use
+    assert {index.name for index in METADATA.tables["run_totals"].indexes} == listed | compared
+
+
 def test_what_a_trace_was_is_replaced_as_a_whole(store: RunStore) -> None:
     store.commit(Commit(analysed=((KEY, 3),), identities=(IDENTITY, replace(IDENTITY, run_id="run-2"))))
     assert {run.run_id for run in store.identities([KEY])[KEY]} == {"run-1", "run-2"}
@@ -153,11 +172,30 @@ def test_the_run_keys_analysed_first_are_deleted_beyond_the_limit(store: RunStor
         store.commit(Commit(analysed=((key, number),)))
     store.prune(keep=100, most_keys=60)
     assert all(joined(store, other, names[key]) for key, other in zip(keys, reversed(keys), strict=True))
+    store.commit(Commit(analysed=()))
     store.prune(keep=100, most_keys=60)  # each trace has twenty by now
     assert store._db.execute("SELECT count(*) FROM run_key").fetchone() == (60,)
     assert store._db.execute(
         "SELECT count(*) FROM run_key WHERE trace_id = ?", (keys[0].trace_id,)
     ).fetchone() == (0,)
+
+
+def test_run_keys_are_found_at_once_and_written_with_the_next_commit_or_when_they_are_many(
+    store: RunStore,
+) -> None:
+    keys = [TraceKey(NO_TENANT, TraceId(f"{number:032x}")) for number in range(2)]
+    count = "SELECT count(*) FROM run_key"
+    assert joined(store, keys[0], ["autogen:team"]) == frozenset()
+    assert joined(store, keys[1], ["autogen:team"]) == {keys[0].trace_id}
+    assert store._db.execute(count).fetchone() == (0,)
+    unbound = Outgoing(signal=Signal.LOGS, body=cast("bytes", object()))
+    with pytest.raises(sqlite3.ProgrammingError):
+        store.commit(Commit(analysed=((keys[0], 1),), outgoing=(unbound,)))
+    assert store._db.execute(count).fetchone() == (0,)
+    store.commit(Commit(analysed=((keys[0], 1),)))
+    assert store._db.execute(count).fetchone() == (2,)
+    joined(store, keys[0], [f"autogen:{number}" for number in range(1_500)])
+    assert store._db.execute(count).fetchone() == (1_502,)
 
 
 def test_a_full_disk_refuses_with_words_and_what_comes_after_it_is_kept(store: RunStore) -> None:

@@ -18,7 +18,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -178,13 +178,13 @@ class StoreConnection:
         A statement for each row would release the interpreter's lock each time and wait behind the event loop
         to get it back: under load that takes far longer than the statement.
         """
-        for marks, values in _slices(rows):
-            self.execute(sql.replace("{rows}", marks), values)
+        for count, values in _slices(rows):
+            self.execute(_with_marks(sql, count, len(rows[0])), values)
 
     def write_each(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """As ``write_rows``, one row after another: two of them may have the same key."""
-        for marks, _ in _slices(rows[:1]):
-            self.executemany(sql.replace("{rows}", marks), rows)
+        if rows:
+            self.executemany(_with_marks(sql, 1, len(rows[0])), rows)
 
     def keep_newest(self, table: str, column: str, most: int) -> None:
         """Delete the rows beyond the ``most`` with the largest values of a column."""
@@ -217,18 +217,10 @@ class StoreConnection:
             rest: further conditions, beginning with ``AND``, and the rest of the statement.
             values: the values for ``rest``.
         """
-        names = keys.split(", ")
-        sought = [f"asked_{name.rpartition('.')[2]}" for name in names]
-        asked = ", ".join(sought)
-        alike = " AND ".join(f"{name} = {one}" for name, one in zip(names, sought, strict=True))
-        # With a cross join, SQLite looks up each key; for ``(…) IN (VALUES …)`` it reads the whole table.
+        sql = _keyed(columns, table, keys, rest)
         found: list[Any] = []
-        for marks, keyed in _slices(rows, _MOST_KEYS):
-            sql = (
-                f"WITH asked ({asked}) AS (VALUES {marks})"  # noqa: S608 - our own words
-                f" SELECT {columns} FROM asked CROSS JOIN {table} WHERE {alike} {rest}"
-            )
-            found += self.execute(sql, (*keyed, *values)).fetchall()
+        for count, keyed in _slices(rows, _MOST_KEYS):
+            found += self.execute(_with_marks(sql, count, len(rows[0])), (*keyed, *values)).fetchall()
         return found
 
     def damage(self) -> str | None:
@@ -246,11 +238,29 @@ class StoreConnection:
         self._after_commit.append(call)
 
 
-def _slices(rows: Sequence[Sequence[Any]], most: int = _MOST_ROWS) -> Iterator[tuple[str, list[Any]]]:
+def _slices(rows: Sequence[Sequence[Any]], most: int = _MOST_ROWS) -> Iterator[tuple[int, list[Any]]]:
+    """Yield the values of ``most`` rows after the other, each time with the number of rows."""
     for start in range(0, len(rows), most):
         some = rows[start : start + most]
-        marks = f"({', '.join('?' * len(some[0]))})"
-        yield ", ".join([marks] * len(some)), [value for row in some for value in row]
+        yield len(some), [value for row in some for value in row]
+
+
+@lru_cache(maxsize=1024)
+def _with_marks(sql: str, rows: int, columns: int) -> str:
+    """Return a statement with a mark for each value in place of ``{rows}``."""
+    return sql.replace("{rows}", ", ".join([f"({', '.join('?' * columns)})"] * rows))
+
+
+@lru_cache(maxsize=256)
+def _keyed(columns: str, table: str, keys: str, rest: str) -> str:
+    names = keys.split(", ")
+    sought = [f"asked_{name.rpartition('.')[2]}" for name in names]
+    alike = " AND ".join(f"{name} = {one}" for name, one in zip(names, sought, strict=True))
+    # With a cross join, SQLite looks up each key; for ``(…) IN (VALUES …)`` it reads the whole table.
+    return (
+        f"WITH asked ({', '.join(sought)}) AS (VALUES {{rows}})"  # noqa: S608 - our own words
+        f" SELECT {columns} FROM asked CROSS JOIN {table} WHERE {alike} {rest}"
+    )
 
 
 class Database:

@@ -68,13 +68,19 @@ class SqliteDriver:
         except (SQLAlchemyError, sqlite3.Error, OSError, UnicodeDecodeError) as error:
             self._engine.dispose()
             raise CollectorError(f"{path}: cannot be used as a store: {error}; move it away") from error
+        self._flush = Flush.AT_ONCE
         self.execute: Final = self._db.execute
         self.executemany: Final = self._db.executemany
 
     def begin(self, flush: Flush) -> None:
         """Begin to write; waits up to 5 s for other processes to finish writing."""
-        self._db.execute(f"PRAGMA synchronous={flush}")
+        self._flush_commits(flush)
         self._db.execute("BEGIN IMMEDIATE")
+
+    def _flush_commits(self, flush: Flush) -> None:
+        if flush is not self._flush:  # SQLite compiles this statement each time
+            self._db.execute(f"PRAGMA synchronous={flush}")
+            self._flush = flush
 
     def commit(self) -> None:
         """Commit the transaction."""
@@ -106,7 +112,7 @@ class SqliteDriver:
         if pages <= 0:
             return 0
         try:
-            self._db.execute(f"PRAGMA synchronous={Flush.LATER}")
+            self._flush_commits(Flush.LATER)
             # Each step frees a page, and ``execute`` makes one step only. Alone, the statement is a
             # transaction.
             self._db.executescript(f"PRAGMA incremental_vacuum({pages})")
