@@ -51,6 +51,7 @@ from analyzer.recordings.printed_spans import CONSOLE, GO
 from analyzer.recordings.pydantic_ai_messages import PYDANTIC_AI
 from analyzer.recordings.recording import FileFormat, Recording, Records, merged, read_as
 from analyzer.recordings.smolagents_steps import SMOLAGENTS
+from analyzer.recordings.span_rows import SPAN_ROWS
 from analyzer.recordings.swe_agent import SWE_AGENT
 from analyzer.recordings.vercel_messages import VERCEL
 from analyzer.recordings.weave_calls import WEAVE
@@ -74,6 +75,7 @@ FORMATS: Final[tuple[FileFormat, ...]] = (
     DATADOG,
     ZIPKIN,
     LANGFUSE,
+    SPAN_ROWS,
     CLAUDE_CODE,
     CODEX,
     GEMINI_SESSION,
