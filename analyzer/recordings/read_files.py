@@ -15,6 +15,7 @@ from typing import Final
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.ag2_chats import AG2
 from analyzer.recordings.agent_framework_messages import AGENT_FRAMEWORK
+from analyzer.recordings.agent_turns import AGENT_TURNS
 from analyzer.recordings.anthropic_messages import ANTHROPIC
 from analyzer.recordings.autogen_messages import AUTOGEN
 from analyzer.recordings.backend_json import JAEGER, TEMPO
@@ -76,6 +77,7 @@ FORMATS: Final[tuple[FileFormat, ...]] = (
     ZIPKIN,
     LANGFUSE,
     SPAN_ROWS,
+    AGENT_TURNS,
     CLAUDE_CODE,
     CODEX,
     GEMINI_SESSION,

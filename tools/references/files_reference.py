@@ -52,7 +52,7 @@ _COLUMNS: Final = """
 """
 _PARTS: Final = {
     FORMATS[0].example: "Traces",
-    "claude-code.jsonl": "Sessions of coding agents",
+    "goose.jsonl": "Sessions of coding agents and other tools",
     "chatgpt-export.json": "Exports of chat programs",
     "openai-responses.json": "Messages",
 }
