@@ -5,7 +5,7 @@ nothing (settings, tokens, starts of steps) is left out.
 Source: block/goose ``message.rs``; GitHub Copilot CLI ``events.jsonl``; Cursor CLI ``--output-format
 stream-json``; cline ``api_conversation_history.json``; letta ``LettaMessage``; harbor's ATIF 1.4 to 1.6; Dify
 ``GET /messages``; Flowise ``IReactFlowObject`` and ``/chatmessage``; ag-ui ``EventType``; llama-index
-``workflow_events``; DSPy ``ReAct``; n8n ``IRunExecutionData`` (2026).
+``workflow_events``; DSPy ``ReAct``; agno ``RunOutput.to_dict``; n8n ``IRunExecutionData`` (2026).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans, joined_answers
+from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogue_spans, joined_answers
 from analyzer.recordings.fields import (
     all_have,
     in_order,
@@ -26,10 +26,10 @@ from analyzer.recordings.fields import (
     text_at,
     unwrapped,
 )
-from analyzer.recordings.message_parts import call_of, error_text, text_of
+from analyzer.recordings.message_parts import call_of, error_text, nested_call, text_of
 from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.dialects.reading.values import structured
-from semconv.record import record
+from semconv.record import record, replace
 
 _Object = Mapping[str, Any]
 _USER, _AGENT, _TOOL, _SYSTEM = Speaker.USER, Speaker.AGENT, Speaker.TOOL, Speaker.SYSTEM
@@ -439,7 +439,57 @@ def _item(outputs: Any) -> _Object:
     return object_at(next(iter(objects(items)), None), "json")
 
 
+# --- Agno ---
+
+
+def _agno_entries(records: Records) -> Records:
+    only = _only(records)
+    is_run = "run_id" in only and ("agent_name" in only or "team_name" in only)
+    return records if is_run and all_have(objects(only.get("messages")), "role") else ()
+
+
+def _agno(entries: Records) -> Iterator[Message]:
+    """Yield a run's messages; those of a team's members inside the calls that delegated to them, in order."""
+    open_runs = [_agno_run(entries[0], "")]
+    while open_runs:
+        messages, members = open_runs[-1]
+        message = next(messages, None)
+        if message is None:
+            open_runs.pop()
+            continue
+        yield message
+        for call in message.calls:
+            if members and call.name.startswith(_AGNO_DELEGATES):
+                open_runs.append(_agno_run(members.pop(0), call.call_id))
+                break
+
+
+def _agno_run(one: _Object, inside: str) -> tuple[Iterator[Message], list[_Object]]:
+    return _agno_messages(one, inside), objects(one.get("member_responses"))
+
+
+_AGNO_DELEGATES: Final = ("delegate_task", "transfer_task")
+
+
+def _agno_messages(one: _Object, inside: str) -> Iterator[Message]:
+    agent = text_at(one, "agent_name") or text_at(one, "team_name")
+    for each in objects(one["messages"]):
+        speaker, text = SPEAKERS[each["role"]], text_of(each.get("content"))
+        message = Message(
+            speaker=speaker,
+            text=text,
+            inside=inside,
+            call_id=json_text(each.get("tool_call_id")),
+            tool=text_at(each, "tool_name"),
+            failed=each.get("tool_call_error") is True,
+            time_ns=nanoseconds(each.get("created_at")),
+        )
+        calls = tuple(map(nested_call, objects(each.get("tool_calls"))))
+        yield replace(message, agent=agent, calls=calls) if speaker is _AGENT else message
+
+
 _SHAPES: Final = (
+    _Shape(name="agno", entries=_agno_entries, messages=_agno),
     _Shape(name="goose", entries=_goose_entries, messages=_goose),
     _Shape(name="copilot", entries=_copilot_entries, messages=_copilot),
     _Shape(name="cursor", entries=_cursor_entries, messages=_cursor),
@@ -476,14 +526,15 @@ def read_agent_turns(records: Records) -> Spans:
 
 
 AGENT_TURNS: Final = FileFormat(
-    name="sessions of Goose, Copilot CLI, Cursor CLI, Cline, Letta, Dify, Flowise, n8n, …",
+    name="sessions of Goose, Copilot CLI, Cursor CLI, Cline, Letta, Dify, Flowise, n8n, Agno, …",
     example="goose.jsonl",
     source="the tools' sources and API references, 2026",
     how=(
         "`goose session export --format json`; `~/.copilot/session-state/ID/events.jsonl`; `cursor-agent -p …"
         " --output-format stream-json`; `api_conversation_history.json` of Cline or Roo Code; Letta's and"
         " Dify's `GET …/messages`; Flowise's `GET /chatmessage/ID`; n8n's"
-        " `GET /executions/ID?includeData=true`; events of AG-UI or of a LlamaIndex workflow; ATIF; DSPy's `ReAct` with its trajectory"
+        " `GET /executions/ID?includeData=true`; Agno's `json.dumps(run.to_dict())`; events of AG-UI or of a"
+        " LlamaIndex workflow; ATIF; DSPy's `ReAct` with its trajectory"
     ),
     recognizes=is_agent_turns,
     read=read_agent_turns,

@@ -27,6 +27,13 @@ _JSON_STARTS: Final = frozenset({b"", b"{", b"[", b"\x1e"})
 _ENCODED_TWICE: Final = re.compile(rb'\s{0,9}"\s{0,9}[\[{]')
 _PYTHON: Final = re.compile(r"\s{0,9}\[?\s{0,9}(?:\{\s{0,9}'|[A-Z]\w{1,40}\(\w{1,40}=)")
 _IN_PYTHON: Final = "Python's print of values, not JSON: write json.dumps(…) of them to the file"
+_NODE: Final = re.compile(r"\s{0,9}\[?\s{0,9}\{\s{1,9}[A-Za-z_$]\w{0,40}: ")
+_IN_NODE: Final = (
+    "Node's print of values, not JSON: write JSON.stringify(…) of them, or send spans by OTLP instead of"
+    " ConsoleSpanExporter"
+)
+_DOTNET: Final = re.compile(rb"\s{0,9}Activity\.TraceId:\s")
+_IN_DOTNET: Final = "activities that .NET's ConsoleExporter printed: send them by OTLP (AddOtlpExporter)"
 _FENCE: Final = b"```"
 _HEAD: Final = 4096
 """Bytes of a text by which its form is told."""
@@ -63,6 +70,8 @@ def split_text(plain: bytes) -> FileText | None:
             return _json_text(plain.decode())
         except UnicodeDecodeError:
             return None
+    if _DOTNET.match(plain):
+        raise UnreadableInput(_IN_DOTNET)
     if plain.startswith(PARQUET):
         return FileText(records=read_parquet(plain), form="Parquet")
     found = _log_text(plain) or _event_text(plain) or _markdown(plain)
@@ -164,6 +173,8 @@ def _json_text(text: str) -> FileText:
     except ValueError as error:
         if _PYTHON.match(text):
             raise UnreadableInput(_IN_PYTHON) from error
+        if _NODE.match(text):
+            raise UnreadableInput(_IN_NODE) from error
         return _several(text, error)
     if isinstance(whole, list):
         return FileText(records=tuple(whole), form="a JSON list")

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.fields import json_text, objects, text_at
+from analyzer.recordings.fields import json_text, object_at, objects, text_at
 from analyzer.recordings.langchain_messages import are_messages, fields_of, kind_of, message_of, spoken
 from analyzer.recordings.message_parts import text_of
 from analyzer.recordings.recording import FileFormat, Records, Spans
@@ -22,6 +22,10 @@ from semconv.dialects.reading.agent_names import LANGGRAPH_NAMESPACE, LANGGRAPH_
 _SILENT: Final = frozenset({"__interrupt__", "__metadata__"})
 _ANSWERS: Final = frozenset({"data", "result", "results"})
 """Keys of an API's answer, beside which others say where the next page is; no names of nodes."""
+_BEGUN: Final = frozenset({"task", "checkpoint"})
+"""Types of entries of the mode ``debug`` that repeat what others say."""
+_HEAD: Final = frozenset({"run_id", "attempt", "thread_id"})
+"""Keys of the event with which LangGraph's server begins a stream."""
 _MOST_AROUND: Final = 2
 """Namespace and mode, before an update."""
 
@@ -56,7 +60,13 @@ def _is_chunk(one: Any) -> bool:
 
 
 def _payload(one: Any) -> Any:
-    """Return an entry without the namespace and the mode before it."""
+    """Return an entry without the namespace and the mode before it; the mode ``debug`` has both around it."""
+    if isinstance(one, dict) and one.get("type") == "task_result":
+        done = object_at(one, "payload")
+        result = done.get("result")
+        if isinstance(result, list) and all(isinstance(each, list) and len(each) == 2 for each in result):
+            result = {json_text(key): value for key, value in result}
+        return {json_text(done.get("name")): result}
     is_led = isinstance(one, list) and 1 < len(one) <= _MOST_AROUND + 1 and all(map(_is_lead, one[:-1]))
     return one[-1] if is_led else one
 
@@ -66,8 +76,10 @@ def _is_lead(one: Any) -> bool:
 
 
 def _of_mode(records: Records, mode: str) -> Iterator[Any]:
-    """Yield the entries of a mode, or all if the stream has only one mode."""
+    """Yield the entries of a mode, or all if the stream has only one mode; without those that begin."""
     for one in records:
+        if isinstance(one, dict) and (text_at(one, "type") in _BEGUN or one.keys() <= _HEAD):
+            continue
         lead = one[:-1] if isinstance(one, list) else ()
         if next((each for each in lead if isinstance(each, str)), mode) in {"", mode}:
             yield one

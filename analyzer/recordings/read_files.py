@@ -163,12 +163,20 @@ def _read(plain: bytes) -> Recording:
 def _recording_of(text: FileText) -> Recording:
     """Read records as one recording or, if they are of several kinds, each by itself."""
     records: Records | None = text.records
+    refusal: UnreadableInput | None = None
     for _ in range(_MOST_WRAPPERS):
         if not records:
             break
-        if (found := _known(records)) is not None:
-            return found
+        try:
+            if (found := _known(records)) is not None:
+                return found
+        except UnreadableInput as error:
+            if _recognized(records) is not CONVERSATION_LOG:
+                raise
+            refusal = refusal or error  # the messages of other formats may stand in objects of their own
         records = opened(records)
+    if refusal is not None:
+        raise refusal
     parts = _parts(text.records)
     unknown = next((part for part in parts if _format_of(part)[0] is None), [])
     raise UnreadableInput(_described(text, unknown))

@@ -1,9 +1,9 @@
 """Reader of spans as stores of traces return them: a row each, with columns of the store's own names. Pure.
 
 A row needs a trace, a span, a name, a start and an end or a duration, under the names that ClickHouse,
-CloudWatch, Honeycomb, Elastic, Application Insights, New Relic, Mastra, Braintrust, Opik, HoneyHive and
-LangWatch give them. Attributes are OpenTelemetry's, in an object or in columns of their own. A store that
-keeps inputs and outputs under its own kinds (``llm``, ``tool``) is read as OpenInference.
+CloudWatch, Honeycomb, Elastic, Application Insights, New Relic, Mastra, Braintrust, Opik, HoneyHive,
+LangWatch and Zipkin 1 give them. Attributes are OpenTelemetry's, in an object or in columns of their own. A
+store that keeps inputs and outputs under its own kinds (``llm``, ``tool``) is read as OpenInference.
 Source: the stores' API references and table schemas (2026); ``_NAMES`` lists what is read of them.
 """
 
@@ -14,7 +14,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from analyzer.recordings.conversation_log import LOG_LEVELS
-from analyzer.recordings.fields import json_text, nanoseconds, span_id_of, text_at, trace_id_of
+from analyzer.recordings.fields import (
+    all_have,
+    json_text,
+    nanoseconds,
+    objects,
+    span_id_of,
+    text_at,
+    trace_id_of,
+)
 from analyzer.recordings.message_parts import error_text
 from analyzer.recordings.recording import FileFormat, Records, Spans
 from analyzer.recordings.span_fields import (
@@ -45,7 +53,15 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
         *("span_id", "spanId", "SpanId", "trace.span_id", "span.id", "transaction.id", "event_id", "id"),
     ),
     "parent": (
-        *("parent_span_id", "parentSpanId", "ParentSpanId", "trace.parent_id", "parent.id", "parent_id"),
+        *(
+            "parent_span_id",
+            "parentSpanId",
+            "ParentSpanId",
+            "trace.parent_id",
+            "parent.id",
+            "parent_id",
+            "parentId",
+        ),
         "operation_ParentId",
     ),
     "name": (
@@ -154,7 +170,8 @@ def _found(one: _Row, field: str) -> Any:
 def _lasted(one: _Row) -> tuple[Any, int] | None:
     """Return a duration and its unit in ns; ``None`` without one."""
     found = ((_at(one, path), unit) for path, unit in _LASTED.items())
-    plain = (one.get("duration"), 10**6 if "customDimensions" in one else 1)
+    unit = 10**6 if "customDimensions" in one else 10**3 if "binaryAnnotations" in one else 1
+    plain = (one.get("duration"), unit)
     return next(((value, unit) for value, unit in (*found, plain) if value not in (None, "")), None)
 
 
@@ -207,6 +224,8 @@ def _status(one: _Row, message: str) -> SpanStatus:
 
 def _told(one: _Row) -> dict[str, AttributeValue]:
     """Return OpenTelemetry's attributes of a row."""
+    if all_have(zipkin := objects(one.get("binaryAnnotations")), "key", "value"):
+        return {str(each["key"]): attribute_of(each["value"]) for each in zipkin}
     held = [cell_of(one[key]) for key in _ATTRIBUTES if one.get(key)]
     if not held or not isinstance(held[0], dict):
         return {key: attribute_of(value) for key, value in one.items() if value is not None and value != ""}
