@@ -73,10 +73,12 @@ def _only(records: Records) -> _Object:
 
 
 def _goose_entries(records: Records) -> Records:
-    found = [one for one in objects(unwrapped(records, "conversation")) if text_at(one, "role")]
-    parts = [part for one in found for part in objects(one.get("content"))]
-    is_goose = all(isinstance(one.get("content"), list) for one in found)
-    return found if is_goose and any(text_at(part, "type") == "toolRequest" for part in parts) else ()
+    held = unwrapped(records, "conversation")
+    if not all(isinstance(one, dict) and isinstance(one.get("content"), list) for one in held[1:]):
+        return ()
+    found = [one for one in held if text_at(one, "role")]
+    parts = (part for one in found for part in objects(one.get("content")))
+    return found if any(text_at(part, "type") == "toolRequest" for part in parts) else ()
 
 
 def _goose(entries: Records) -> Iterator[Message]:
@@ -164,7 +166,9 @@ _CLINE_TOLD: Final = re.compile(r"<(environment_details|thinking)>.*?</\1>|</?ta
 
 
 def _cline_entries(records: Records) -> Records:
-    if not all_have(records, "role", "content") or not text_of(records[0]["content"]).startswith("<task>"):
+    first = records[0] if records and isinstance(records[0], dict) else {}
+    begins = text_of(first.get("content")).startswith("<task>")
+    if not begins or not all_have(records, "role", "content"):
         return ()
     blocks = [block for one in records for block in objects(one["content"])]
     is_plain = all(text_at(block, "type") == "text" for block in blocks)  # else its calls are the API's
@@ -278,8 +282,11 @@ _FLOWISE: Final = {"userMessage": _USER, "apiMessage": _AGENT}
 
 
 def _flowise_entries(records: Records) -> Records:
-    is_chat = all_have(records, "content") and all(_flowise_role(one) in _FLOWISE for one in records)
-    return records if is_chat else ()
+    return records if all(map(_is_of_flowise, records)) else ()
+
+
+def _is_of_flowise(one: Any) -> bool:
+    return isinstance(one, dict) and _flowise_role(one) in _FLOWISE and "content" in one
 
 
 def _flowise_role(one: _Object) -> str:
