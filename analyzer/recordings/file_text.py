@@ -74,7 +74,7 @@ def split_text(plain: bytes) -> FileText | None:
         raise UnreadableInput(_IN_DOTNET)
     if plain.startswith(PARQUET):
         return FileText(records=read_parquet(plain), form="Parquet")
-    found = _log_text(plain) or _event_text(plain) or _markdown(plain)
+    found = _log_text(plain) or _parts_text(plain) or _event_text(plain) or _markdown(plain)
     return found or _yaml_text(plain) or _csv_text(plain)
 
 
@@ -124,6 +124,64 @@ def _event_text(plain: bytes) -> FileText | None:
     events, cut = split_events(plain.decode("utf-8", errors="replace"))
     form = "server-sent events"
     return FileText(records=tuple(events), form=form, warnings=(cut,) if cut else ()) if events else None
+
+
+# --- the AI SDK's data stream ---
+#
+# Lines of a code and JSON, as version 4 of the SDK sends them to a page. Source: `data-stream-parts.ts`.
+
+_PART: Final = re.compile(r"([0-9a-k]):(.*)")
+_FIRST_PART: Final = re.compile(rb"[0-9a-k]:[\[{\"]")
+
+
+def _parts_text(plain: bytes) -> FileText | None:
+    if not _FIRST_PART.match(plain):
+        return None
+    events, cut = split_parts(plain.decode("utf-8", errors="replace"))
+    form = "the AI SDK's data stream"
+    return FileText(records=tuple(events), form=form, warnings=(cut,) if cut else ()) if events else None
+
+
+def split_parts(text: str) -> tuple[list[Any], str]:
+    """Return the parts of a data stream as events of version 5, and what is wrong with the last.
+
+    Without any for another text.
+    """
+    lines = [line for line in _LINE_END.split(text) if line]
+    found: list[dict[str, Any]] = [{"type": "start"}]
+    for place, line in enumerate(lines):
+        part = _PART.fullmatch(line)
+        try:
+            value = read_json(part[2]) if part else None
+        except ValueError:
+            part = None
+        if part is None:
+            cut = "the last part is cut short and was left out"
+            return (found, cut) if place == len(lines) - 1 and place else ([], "")
+        found += [_part_event(part[1], value)] if part[1] in _PART_CODES else []
+    return found, ""
+
+
+_PART_CODES: Final = {
+    "0": "text-delta",
+    "3": "error",
+    "9": "tool-input-available",
+    "a": "tool-output-available",
+    "d": "finish",
+    "f": "start-step",
+}
+"""Events by the codes of their parts."""
+
+
+_PART_KEYS: Final = {"args": "input", "result": "output"}
+
+
+def _part_event(code: str, value: Any) -> dict[str, Any]:
+    event: dict[str, Any] = {"type": _PART_CODES[code]}
+    if isinstance(value, dict):
+        held = {_PART_KEYS.get(str(key), str(key)): inner for key, inner in value.items()}
+        return {**held, **event}
+    return {**event, "errorText" if code == "3" else "delta": value, "id": "0"}
 
 
 def split_events(text: str) -> tuple[list[Any], str]:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.fields import json_text, object_at, text_at
-from analyzer.recordings.file_text import split_events
+from analyzer.recordings.file_text import split_events, split_parts
 from analyzer.recordings.message_parts import error_text
 from analyzer.recordings.recording import DEFECTS, Records
 from analyzer.recordings.streamed_answers import answers_of, is_event
@@ -159,7 +159,7 @@ def _read(text: str) -> Any:
 
 def _events(text: str) -> list[Any]:
     try:
-        return split_events(text)[0]
+        return split_parts(text)[0] or split_events(text)[0]
     except UnreadableInput:  # the other calls of the log can be read
         return []
 
