@@ -78,8 +78,6 @@ _WRAPPERS: Final = (
     *("tables", "actor", "account", "nrql", "agent", "config"),
 )
 """Keys below which programs and APIs put what they return."""
-_LINES: Final = ("message", "@message", "log", "line")
-"""Keys under which a store of logs keeps a line, which may be JSON."""
 
 
 def opened(records: Records) -> Records | None:
@@ -100,13 +98,14 @@ def opened(records: Records) -> Records | None:
 
 
 def _logged(one: Any) -> Any:
-    """Return a line of a log that is JSON as the only value of a wrapper; other records as they are.
+    """Return a line of CloudWatch's log that is JSON as the only value of a wrapper; other records as they are.
 
-    CloudWatch's Logs Insights lists the fields of each line.
+    Logs Insights lists the fields of each line.
     """
     if isinstance(one, list) and all_have(one, "field", "value"):
         one = {each["field"]: each["value"] for each in one if isinstance(each["field"], str)}
-    line = next((one[key] for key in _LINES if text_at(one, key)), "") if isinstance(one, dict) else ""
+    key = "message" if isinstance(one, dict) and "ingestionTime" in one else "@message"
+    line = text_at(one, key)
     if not line.startswith("{"):
         return one
     try:

@@ -32,7 +32,6 @@ from zlib import crc32
 from collector_processor.core.runs import MAY_JOIN, TRACE_KEY, Run, RunTotals, workflow_of
 from semconv.attributes import GEN_AI_OPERATION_NAME, GEN_AI_RESPONSE_ID, OPENINFERENCE_SPAN_KIND
 from semconv.dialects import DIALECTS, RUN_KEYS, USUAL, ActionKind, Reader, Surroundings
-from semconv.dialects.conventions.openinference_agents import OUTPUT_VALUE
 from semconv.dialects.conventions.otel_genai import MCP_METHOD
 from semconv.dialects.reading.usage import ModelCall, model_call
 from semconv.dialects.reading.values import structured, text
@@ -139,9 +138,16 @@ def _response_id(attributes: Attributes) -> str:
     """Return the provider's id of a response, which OpenInference keeps only within the response itself."""
     found: object = attributes.get(GEN_AI_RESPONSE_ID)
     if found is None and attributes.get(OPENINFERENCE_SPAN_KIND) == "LLM":
-        response = structured(attributes.get(OUTPUT_VALUE))
-        found = response.get("id") if isinstance(response, dict) else None
+        told = (
+            structured(value) for value in attributes.values() if isinstance(value, str) and '"id"' in value
+        )
+        responses = (one for one in told if isinstance(one, dict) and not _ANSWERS.isdisjoint(one))
+        found = next((one.get("id") for one in responses), None)
     return found if isinstance(found, str) else ""
+
+
+_ANSWERS: Final = frozenset({"choices", "output", "content"})
+"""Keys of a model API's response that hold the answer."""
 
 
 def _only_sets_up(trace: Trace, reader: Reader) -> bool:

@@ -353,6 +353,24 @@ def _langgraph_debug(right: bool) -> Any:
     return found
 
 
+def _langchain_events(right: bool) -> Any:
+    call = {"type": "ai", "content": "", "tool_calls": [{"name": "tide_table", "args": {}, "id": "c1"}]}
+    said = {"type": "ai", "content": ANSWER, "tool_calls": []}
+    got = {"type": "tool", "content": "14:20", "tool_call_id": "c1"}
+    returned = ("on_tool_end", {"output": got}) if right else ("on_tool_error", {"error": ERROR})
+    told: list[tuple[str, str, Any]] = [
+        ("on_chain_start", "LangGraph", {"input": {"messages": [{"type": "human", "content": TASK}]}}),
+        ("on_chat_model_end", "ChatOpenAI", {"output": call}),
+        (returned[0], "tide_table", returned[1]),
+        ("on_chat_model_end", "ChatOpenAI", {"output": said}),
+        ("on_chain_end", "LangGraph", {"output": {"messages": [call, got, said]}}),
+    ]
+    return [
+        {"event": kind, "name": name, "run_id": "r", "data": data, "metadata": {"langgraph_node": "desk"}}
+        for kind, name, data in told
+    ]
+
+
 def _studio(right: bool) -> Any:
     call = {"id": "c1", "name": "tide_table", "arguments": "{}"}
     result = {"content": "14:20" if right else ERROR, "call_id": "c1", "is_error": not right}
@@ -368,7 +386,15 @@ def _studio(right: bool) -> Any:
 
 @pytest.mark.parametrize(
     "made",
-    [_spend_rows, _bedrock_log, _steps_of_generate_text, _of_opencode_run, _langgraph_debug, _studio],
+    [
+        _spend_rows,
+        _bedrock_log,
+        _steps_of_generate_text,
+        _of_opencode_run,
+        _langgraph_debug,
+        _langchain_events,
+        _studio,
+    ],
     ids=lambda made: made.__name__,
 )
 def test_neighbours_of_a_format_are_read_as_it_is(made: Callable[[bool], Any]) -> None:

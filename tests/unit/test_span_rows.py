@@ -296,7 +296,7 @@ STORES: dict[str, tuple[Callable[[str], list[Told]], Callable[[list[Told]], str]
     "CloudWatch": (otel, lines(cloudwatch)),
     "CloudWatch's log events": (
         otel,
-        listed(lambda one: {"message": json.dumps(cloudwatch(one)), "timestamp": 1}, "events"),
+        listed(lambda one: {"message": json.dumps(cloudwatch(one)), "ingestionTime": 1}, "events"),
     ),
     "CloudWatch's Logs Insights": (otel, listed(insights, "results")),
     "Honeycomb": (otel, listed(honeycomb)),
