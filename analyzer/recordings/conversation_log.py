@@ -150,7 +150,7 @@ def read_conversation(document: object) -> Conversation:
         reference=_first_text(document, _REFERENCES) or None,
         agents=tuple(dict.fromkeys(step.agent for step in steps)),
         warnings=() if steps else ("the conversation is empty",),
-        is_recorded_conversation=entries is given or is_labelled(document) or not _is_chat(steps),
+        is_recorded_conversation="history" in document or is_labelled(document) or not _is_chat(steps),
     )
     return Conversation(
         trajectory=trajectory,

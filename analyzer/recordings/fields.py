@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from analyzer.recordings.recording import Records
+from semconv.json_text import read_json
 from semconv.model import SpanId, TraceId
 
 
@@ -74,6 +75,7 @@ _WRAPPERS: Final = (
     *("state", "channel_values", "samples", "simulations"),
     *("traj", "trajectory", "trajectories"),
     *("response", "payload", "body", "export", "hits", "_source", "log", "entries", "interactions"),
+    *("tables", "actor", "account", "nrql", "agent", "config"),
 )
 """Keys below which programs and APIs put what they return."""
 
@@ -84,7 +86,7 @@ def opened(records: Records) -> Records | None:
     ``None`` if a record is no object, or has several such keys with objects or lists, or not the first one's.
     """
     key, found = None, list[Any]()
-    for one in records:
+    for one in map(_logged, records):
         if not isinstance(one, dict):
             return None
         keys = [each for each in _WRAPPERS if isinstance(one.get(each), dict | list) and one[each]]
@@ -93,6 +95,23 @@ def opened(records: Records) -> Records | None:
         key = keys[0]
         found += one[key] if isinstance(one[key], list) else [one[key]]
     return found
+
+
+def _logged(one: Any) -> Any:
+    """Return a line of CloudWatch's log that is JSON as the only value of a wrapper; other records as they are.
+
+    Logs Insights lists the fields of each line.
+    """
+    if isinstance(one, list) and all_have(one, "field", "value"):
+        one = {each["field"]: each["value"] for each in one if isinstance(each["field"], str)}
+    key = "message" if isinstance(one, dict) and "ingestionTime" in one else "@message"
+    line = text_at(one, key)
+    if not line.startswith("{"):
+        return one
+    try:
+        return {"value": read_json(line)}
+    except ValueError:
+        return one
 
 
 def sessions_of(records: Records, is_head: Callable[[Any], bool]) -> list[Records]:

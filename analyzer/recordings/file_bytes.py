@@ -57,6 +57,7 @@ def _zstd(most_bytes: int) -> Callable[[], _Unpacker]:
     return zstandard.ZstdDecompressor(max_window_size=max(most_bytes, _LEAST_WINDOW)).decompressobj
 
 
+_ARCHIVE: Final = b"PK\x03\x04"
 _PACKINGS: Final = (
     _Packing(name="gzip", start=re.compile(rb"\x1f\x8b"), opened=_gzip),
     # pzstd begins with a frame to be skipped.
@@ -90,6 +91,10 @@ def unpack(data: bytes, most_bytes: int = MAX_BYTES) -> bytes:
         UnreadableInput: the file is corrupt, packed twice, or larger than the limit once unpacked; or NUL
             bytes are all that it holds, or within a line of text.
     """
+    if data.startswith(_ARCHIVE):
+        raise UnreadableInput(
+            "a zip archive: unpack it and name the file in it, conversations.json of an export"
+        )
     packing = _packing(data)
     plain = data if packing is None else _unpacked(data, packing, most_bytes)
     if packing and (inner := _packing(plain)):

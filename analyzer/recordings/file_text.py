@@ -27,6 +27,13 @@ _JSON_STARTS: Final = frozenset({b"", b"{", b"[", b"\x1e"})
 _ENCODED_TWICE: Final = re.compile(rb'\s{0,9}"\s{0,9}[\[{]')
 _PYTHON: Final = re.compile(r"\s{0,9}\[?\s{0,9}(?:\{\s{0,9}'|[A-Z]\w{1,40}\(\w{1,40}=)")
 _IN_PYTHON: Final = "Python's print of values, not JSON: write json.dumps(…) of them to the file"
+_NODE: Final = re.compile(r"\s{0,9}\[?\s{0,9}\{\s{1,9}[A-Za-z_$]\w{0,40}: ")
+_IN_NODE: Final = (
+    "Node's print of values, not JSON: write JSON.stringify(…) of them, or send spans by OTLP instead of"
+    " ConsoleSpanExporter"
+)
+_DOTNET: Final = re.compile(rb"\s{0,9}Activity\.TraceId:\s")
+_IN_DOTNET: Final = "activities that .NET's ConsoleExporter printed: send them by OTLP (AddOtlpExporter)"
 _FENCE: Final = b"```"
 _HEAD: Final = 4096
 """Bytes of a text by which its form is told."""
@@ -63,9 +70,11 @@ def split_text(plain: bytes) -> FileText | None:
             return _json_text(plain.decode())
         except UnicodeDecodeError:
             return None
+    if _DOTNET.match(plain):
+        raise UnreadableInput(_IN_DOTNET)
     if plain.startswith(PARQUET):
         return FileText(records=read_parquet(plain), form="Parquet")
-    found = _log_text(plain) or _event_text(plain) or _markdown(plain)
+    found = _log_text(plain) or _parts_text(plain) or _event_text(plain) or _markdown(plain)
     return found or _yaml_text(plain) or _csv_text(plain)
 
 
@@ -117,6 +126,64 @@ def _event_text(plain: bytes) -> FileText | None:
     return FileText(records=tuple(events), form=form, warnings=(cut,) if cut else ()) if events else None
 
 
+# --- the AI SDK's data stream ---
+#
+# Lines of a code and JSON, as version 4 of the SDK sends them to a page. Source: `data-stream-parts.ts`.
+
+_PART: Final = re.compile(r"([0-9a-k]):(.*)")
+_FIRST_PART: Final = re.compile(rb"[0-9a-k]:[\[{\"]")
+
+
+def _parts_text(plain: bytes) -> FileText | None:
+    if not _FIRST_PART.match(plain):
+        return None
+    events, cut = split_parts(plain.decode("utf-8", errors="replace"))
+    form = "the AI SDK's data stream"
+    return FileText(records=tuple(events), form=form, warnings=(cut,) if cut else ()) if events else None
+
+
+def split_parts(text: str) -> tuple[list[Any], str]:
+    """Return the parts of a data stream as events of version 5, and what is wrong with the last.
+
+    Without any for another text.
+    """
+    lines = [line for line in _LINE_END.split(text) if line]
+    found: list[dict[str, Any]] = [{"type": "start"}]
+    for place, line in enumerate(lines):
+        part = _PART.fullmatch(line)
+        try:
+            value = read_json(part[2]) if part else None
+        except ValueError:
+            part = None
+        if part is None:
+            cut = "the last part is cut short and was left out"
+            return (found, cut) if place == len(lines) - 1 and place else ([], "")
+        found += [_part_event(part[1], value)] if part[1] in _PART_CODES else []
+    return found, ""
+
+
+_PART_CODES: Final = {
+    "0": "text-delta",
+    "3": "error",
+    "9": "tool-input-available",
+    "a": "tool-output-available",
+    "d": "finish",
+    "f": "start-step",
+}
+"""Events by the codes of their parts."""
+
+
+_PART_KEYS: Final = {"args": "input", "result": "output"}
+
+
+def _part_event(code: str, value: Any) -> dict[str, Any]:
+    event: dict[str, Any] = {"type": _PART_CODES[code]}
+    if isinstance(value, dict):
+        held = {_PART_KEYS.get(str(key), str(key)): inner for key, inner in value.items()}
+        return {**held, **event}
+    return {**event, "errorText" if code == "3" else "delta": value, "id": "0"}
+
+
 def split_events(text: str) -> tuple[list[Any], str]:
     """Return the JSON that a server sent as events, and what is wrong with the last; none of another text.
 
@@ -164,6 +231,8 @@ def _json_text(text: str) -> FileText:
     except ValueError as error:
         if _PYTHON.match(text):
             raise UnreadableInput(_IN_PYTHON) from error
+        if _NODE.match(text):
+            raise UnreadableInput(_IN_NODE) from error
         return _several(text, error)
     if isinstance(whole, list):
         return FileText(records=tuple(whole), form="a JSON list")

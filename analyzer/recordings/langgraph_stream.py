@@ -1,4 +1,4 @@
-"""Reader of what ``graph.stream`` yields in the modes ``updates`` and ``messages``. Pure.
+"""Reader of what ``graph.stream`` yields in the modes ``updates`` and ``messages``, and of its events. Pure.
 
 An update is an object with the changes of each node's state; with ``subgraphs=True`` the namespace stands
 before it, with several modes the mode. A node is an agent unless its name marks a part of one (``tools``). A
@@ -10,10 +10,11 @@ Source: langgraph 1.2, ``Pregel.stream``, and langgraph-supervisor 0.0.31 (2026)
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.fields import json_text, objects, text_at
+from analyzer.recordings.fields import all_have, json_text, object_at, objects, text_at
 from analyzer.recordings.langchain_messages import are_messages, fields_of, kind_of, message_of, spoken
 from analyzer.recordings.message_parts import text_of
 from analyzer.recordings.recording import FileFormat, Records, Spans
@@ -22,13 +23,17 @@ from semconv.dialects.reading.agent_names import LANGGRAPH_NAMESPACE, LANGGRAPH_
 _SILENT: Final = frozenset({"__interrupt__", "__metadata__"})
 _ANSWERS: Final = frozenset({"data", "result", "results"})
 """Keys of an API's answer, beside which others say where the next page is; no names of nodes."""
+_BEGUN: Final = frozenset({"task", "checkpoint"})
+"""Types of entries of the mode ``debug`` that repeat what others say."""
+_HEAD: Final = frozenset({"run_id", "attempt", "thread_id"})
+"""Keys of the event with which LangGraph's server begins a stream."""
 _MOST_AROUND: Final = 2
 """Namespace and mode, before an update."""
 
 
 def is_langgraph(records: Records) -> bool:
     """Tell whether records are updates or chunks of a stream, with messages among them."""
-    if _chunks(records):
+    if _chunks(records) or _events(records):
         return True
     return all(map(_is_update, _payloads(records, "updates"))) and any(
         _messages_in(change) for one in _payloads(records, "updates") for change in one.values()
@@ -56,7 +61,13 @@ def _is_chunk(one: Any) -> bool:
 
 
 def _payload(one: Any) -> Any:
-    """Return an entry without the namespace and the mode before it."""
+    """Return an entry without the namespace and the mode before it; the mode ``debug`` has both around it."""
+    if isinstance(one, dict) and one.get("type") == "task_result":
+        done = object_at(one, "payload")
+        result = done.get("result")
+        if isinstance(result, list) and all(isinstance(each, list) and len(each) == 2 for each in result):
+            result = {json_text(key): value for key, value in result}
+        return {json_text(done.get("name")): result}
     is_led = isinstance(one, list) and 1 < len(one) <= _MOST_AROUND + 1 and all(map(_is_lead, one[:-1]))
     return one[-1] if is_led else one
 
@@ -66,8 +77,10 @@ def _is_lead(one: Any) -> bool:
 
 
 def _of_mode(records: Records, mode: str) -> Iterator[Any]:
-    """Yield the entries of a mode, or all if the stream has only one mode."""
+    """Yield the entries of a mode, or all if the stream has only one mode; without those that begin."""
     for one in records:
+        if isinstance(one, dict) and (text_at(one, "type") in _BEGUN or one.keys() <= _HEAD):
+            continue
         lead = one[:-1] if isinstance(one, list) else ()
         if next((each for each in lead if isinstance(each, str)), mode) in {"", mode}:
             yield one
@@ -99,6 +112,8 @@ def _messages_in(change: Any) -> Sequence[Any]:
 
 def read_langgraph(records: Records) -> Spans:
     """Read one stream."""
+    if events := _events(records):
+        return dialogue_spans(_of_events(events), name="langgraph")
     chunks = _chunks(records)
     found = list(_of_chunks(chunks) if chunks else _of_updates(_of_mode(records, "updates")))
     answer = next((one.text for one, is_said in reversed(found) if is_said and one.text), "")
@@ -121,6 +136,39 @@ def _of_updates(records: Iterable[Any]) -> Iterator[tuple[Message, bool]]:
                 seen.add(key)
             if not found and change and node not in _SILENT and node == agent:
                 yield Message(speaker=Speaker.AGENT, text=json_text(change), agent=agent), False
+
+
+# --- events of ``astream_events`` ---
+
+
+def _events(records: Records) -> Records:
+    return records if all_have(records, "event", "run_id", "data") else ()
+
+
+def _of_events(found: Records) -> Iterator[Message]:
+    """Yield what models answered and tools returned; the first input is the task."""
+    calls: dict[str, str] = {}
+    heard = (object_at(object_at(one, "data"), "input").get("messages") for one in found)
+    asked = next((each for each in heard if isinstance(each, list) and are_messages(each)), [])
+    yield from map(message_of, asked, repeat(""))
+    for one in found:
+        kind, data = text_at(one, "event"), object_at(one, "data")
+        output = data.get("output")
+        node = text_at(one.get("metadata"), LANGGRAPH_NODE)
+        if kind == "on_chat_model_end" and fields_of(output):
+            message = message_of(output, "" if node in PLUMBING_NODES else node)
+            calls |= {call.name: call.call_id for call in message.calls}
+            yield message
+        elif kind == "on_tool_end":
+            name = text_at(one, "name")
+            plain = Message(
+                speaker=Speaker.TOOL, text=json_text(output), tool=name, call_id=calls.get(name, "")
+            )
+            yield message_of(output, "") if fields_of(output) else plain
+        elif kind == "on_tool_error":
+            name, error = text_at(one, "name"), json_text(data.get("error"))
+            call_id = calls.get(name, "")
+            yield Message(speaker=Speaker.TOOL, text=error, tool=name, call_id=call_id, failed=True)
 
 
 def _identity(one: Any) -> str:

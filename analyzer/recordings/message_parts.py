@@ -100,8 +100,9 @@ def continued(
     """Yield each dialogue's last document and entries, in any order of the documents.
 
     A request repeats the dialogue so far. It continues another if it begins with what that asked and goes on
-    with its answer; the one right after it in the file may have changed the answer. A call that failed is an
-    entry of the dialogue in which its request was repeated, and stands where the answer would.
+    with its answer; the one right after it in the file may have changed the answer. A call that failed, or
+    whose answer was cut off, is an entry of the dialogue in which its request was repeated, and stands where
+    the answer would.
 
     Args:
         documents: calls with their requests.
@@ -118,10 +119,14 @@ def continued(
             next_keys.setdefault(begun, set()).add(key)
     answered = {call.begun[-1] for call in calls if call.answers}
     last_failed = {call.begun[-1]: call for call in calls if not call.answers and call.failures}
+    whole = {call.begun[-1]: place for place, call in enumerate(calls) if call.answers and not call.is_cut}
     waiting: dict[int, list[_Call]] = {}
     kept: list[_Call] = []
-    for call, after in zip(calls, [*calls[1:], None], strict=True):
+    for place, (call, after) in enumerate(zip(calls, [*calls[1:], None], strict=True)):
         own = call.begun[-1]
+        if call.asked and call.is_cut and whole.get(own, -1) > place:
+            waiting.setdefault(own, []).append(call)
+            continue
         follows = next_keys.get(own, set()) if call.asked else set()
         if call.failures and not call.answers:
             if call.asked and (follows or own in answered or last_failed[own] is not call):
@@ -172,6 +177,12 @@ class _Call:
         """What identifies the answer."""
         return _key(self.answers[0]) if self.answers else None
 
+    @property
+    def is_cut(self) -> bool:
+        """Tell whether the API says that the model stopped before it was done."""
+        last = self.answers[-1] if self.answers else None
+        return isinstance(last, dict) and any(finish_of(last.get(key)) for key in _FINISHES)
+
     def repeats(self, other: _Call) -> bool:
         """Tell whether the request begins with the whole other one, and goes on."""
         place = len(other.keys)
@@ -183,7 +194,7 @@ class _Call:
         for place, begun in enumerate(self.begun if waiting else ()):
             if begun in waiting:
                 found += self.asked[taken:place]
-                found += [failure for call in waiting.pop(begun) for failure in call.failures]
+                found += [each for call in waiting.pop(begun) for each in (call.failures or call.answers)]
                 taken = place
         return [*found, *self.asked[taken:], *self.answers, *self.failures]
 
@@ -199,6 +210,7 @@ def _key(entry: Any) -> int:
     return hash((_role(entry), text, to_json(calls) if calls else ""))
 
 
+_FINISHES: Final = ("finish_reason", "stop_reason", "finishReason", "stopReason")
 _ANSWERING: Final = frozenset({"assistant", "model"})
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from analyzer.inquiry.errors import UnreadableInput
-from analyzer.recordings.fields import json_text, object_at
-from analyzer.recordings.file_text import split_events
+from analyzer.recordings.fields import json_text, object_at, text_at
+from analyzer.recordings.file_text import split_events, split_parts
 from analyzer.recordings.message_parts import error_text
 from analyzer.recordings.recording import DEFECTS, Records
 from analyzer.recordings.streamed_answers import answers_of, is_event
@@ -20,9 +20,19 @@ from semconv.json_text import read_json
 
 _Object: TypeAlias = Mapping[str, Any]
 
-_REQUESTS: Final = ("request", "request_body", "requestBody", "body")
-_RESPONSES: Final = ("response", "response_body", "responseBody", "body")
-_INNER: Final = ("body", "postData", "content", "text", "string", "json")
+_REQUESTS: Final = ("request", "request_body", "requestBody", "body", "input")
+_RESPONSES: Final = ("response", "response_body", "responseBody", "body", "output", "result")
+_INNER: Final = (
+    "body",
+    "postData",
+    "content",
+    "text",
+    "string",
+    "json",
+    "inputBodyJson",
+    "outputBodyJson",
+    "message",
+)
 """Keys below which a log keeps the body of a request or a response."""
 _ASKED: Final = ("messages", "input", "contents")
 """Keys of a request that hold what the model is given."""
@@ -30,6 +40,8 @@ _ERRORS: Final = ("error", "exception", "error_str", "error_message", "errorMess
 _STATUSES: Final = ("status", "status_code", "statusCode")
 _FAILED: Final = frozenset({"failure", "failed", "error"})
 _MARKS: Final = frozenset({*_REQUESTS, *_RESPONSES, *_ERRORS, "status"})
+_LOGGED: Final = frozenset({"inputBodyJson", "outputBodyJson"})
+"""Keys of a body in Bedrock's log of invocations."""
 _HTTP: Final = frozenset({"url", "uri", "method"})
 """Keys of a request as HAR and VCR keep it."""
 _NO_ITEMS: Final[_Object] = {"object": "response", "output": []}
@@ -79,6 +91,7 @@ def _document(one: _Object) -> _Object | None:
     """Return a call as one document; ``None`` if the record is no call, or is one already."""
     if _is_answer(one):
         return None
+    one = _with_lists(one)
     asked = next((found for key in _REQUESTS if (found := _body(one.get(key), _is_request))), None)
     request = one if asked is None and _is_request(one) else asked
     answer = next((found for key in _RESPONSES if (found := _body(one.get(key), _is_answer))), None)
@@ -90,6 +103,12 @@ def _document(one: _Object) -> _Object | None:
     if error:
         return {**request, **(_NO_ITEMS if "input" in request else {}), "error": error}
     return {**request, **(answer or {})}
+
+
+def _with_lists(one: _Object) -> _Object:
+    """Return a record with the messages that a table keeps as text."""
+    texts = {key: one[key] for key in _ASKED if text_at(one, key).startswith("[{")}
+    return {**one, **{key: _read(text) for key, text in texts.items()}} if texts else one
 
 
 def _unasked_failure(one: Any) -> _Object | None:
@@ -140,7 +159,7 @@ def _read(text: str) -> Any:
 
 def _events(text: str) -> list[Any]:
     try:
-        return split_events(text)[0]
+        return split_parts(text)[0] or split_events(text)[0]
     except UnreadableInput:  # the other calls of the log can be read
         return []
 

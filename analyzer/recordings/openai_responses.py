@@ -96,11 +96,14 @@ class _Dialogue:
     """One dialogue of one or more responses."""
 
     def __init__(self, asked: Sequence[Mapping[str, Any]], before: _Dialogue | None) -> None:
-        """Begin with a request, and the calls that failed of the dialogue that it repeats."""
-        self._asked: Final = asked
+        """Begin with a request, and the calls that failed or were cut off of the dialogue that it repeats."""
+        self.asked: Final = asked
         self._instructions = ""
         self._is_failed = False
         self.failures: Final[list[tuple[int, Message]]] = before.failures if before else []
+        self.failures.extend(before.cut if before and asked == before.asked else ())
+        self.cut: list[tuple[int, Message]] = []
+        """The last answer, if it was cut off, with its place."""
         self.messages: Final[list[Message]] = list(_messages(asked))
         for place, failure in self.failures:
             self.messages.insert(place, failure)
@@ -108,9 +111,9 @@ class _Dialogue:
     def is_begun_by(self, asked: Sequence[Mapping[str, Any]]) -> bool:
         """Tell whether a later request repeats this one's input."""
         return (
-            bool(self._asked)
-            and len(asked) >= len(self._asked) + (not self._is_failed)
-            and asked[: len(self._asked)] == self._asked
+            bool(self.asked)
+            and len(asked) >= len(self.asked) + (not self._is_failed and not self.cut)
+            and asked[: len(self.asked)] == self.asked
         )
 
     def add(self, asked: Sequence[Mapping[str, Any]], document: Mapping[str, Any]) -> None:
@@ -121,6 +124,8 @@ class _Dialogue:
             reason = object_at(document, "incomplete_details").get("reason")
             said[-1] = replace(said[-1], finish=finish_of(reason))
         self.messages.extend([*_messages(asked), *(_of_model(one, document) for one in said)])
+        last = len(self.messages) - 1
+        self.cut = [(last, self.messages[last])] if said and said[-1].finish else []
         failures = failures_of(document)
         self._is_failed = bool(failures)
         self.failures.extend((len(self.messages) + place, one) for place, one in enumerate(failures))

@@ -31,15 +31,23 @@ _REJECTED: Final = ("The user rejected permission", "Tool execution aborted")
 
 def is_opencode(records: Records) -> bool:
     """Tell whether records are messages with parts, or an export that holds some."""
-    messages = unwrapped(records, "messages")
+    messages = _entries(records)
     return all_have(messages, "info", "parts") and all(
         text_at(one["info"], "role") in {"user", "assistant"} for one in messages
     )
 
 
+def _entries(records: Records) -> Records:
+    """Return messages; the events of ``opencode run --format json`` are parts of the answer."""
+    if not all_have(records, "type", "sessionID", "part"):
+        return unwrapped(records, "messages")
+    info = {"role": "assistant", "sessionID": records[0]["sessionID"]}
+    return [{"info": info, "parts": [one["part"] for one in records]}]
+
+
 def read_opencode(records: Records) -> Spans:
     """Read one session."""
-    entries = objects(unwrapped(records, "messages"))
+    entries = objects(_entries(records))
     messages = [found for one in entries for found in _of_entry(one)]
     error = entries[-1]["info"].get("error")
     ended = ""
@@ -113,7 +121,7 @@ OPENCODE: Final = FileFormat(
     name="OpenCode sessions",
     example="opencode.json",
     source="anomalyco/opencode, `packages/sdk`",
-    how="`opencode export SESSION_ID > session.json`",
+    how="`opencode export SESSION_ID > session.json`, or `opencode run --format json … > session.jsonl`",
     recognizes=is_opencode,
     read=read_opencode,
 )

@@ -52,7 +52,10 @@ def _is_span(one: Any) -> bool:
     context = one.get("context")
     is_nested = isinstance(context, dict) and {"trace_id", "span_id"} <= context.keys()
     is_row = {"context.trace_id", "context.span_id"} <= one.keys()
-    return ((is_nested or is_row) and {"span_kind", "start_time"} <= one.keys()) or _is_otlp(one)
+    has_kind = (
+        "span_kind" in one or f"attributes.{OPENINFERENCE_SPAN_KIND}" in one
+    )  # Arize has no column of its own
+    return ((is_nested or is_row) and has_kind and "start_time" in one) or _is_otlp(one)
 
 
 def _is_otlp(one: Mapping[str, Any]) -> bool:
@@ -87,7 +90,7 @@ def read_phoenix(records: Records) -> Spans:
 def _span(one: Mapping[str, Any]) -> Span:
     context = one.get("context")
     ids = context if isinstance(context, dict) else {name: one[f"context.{name}"] for name in _IDS}
-    start_ns, kind = nanoseconds(one["start_time"]), json_text(one["span_kind"])
+    start_ns, kind = nanoseconds(one["start_time"]), json_text(one.get("span_kind"))
     attributes = _whole(dict(_flat(one)))
     # Phoenix adds OpenInference's attributes to spans that were sent with GenAI's, which say more.
     if kind.upper() not in {"", "UNKNOWN"} and GEN_AI_OPERATION_NAME not in attributes:

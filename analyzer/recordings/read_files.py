@@ -15,6 +15,7 @@ from typing import Final
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.ag2_chats import AG2
 from analyzer.recordings.agent_framework_messages import AGENT_FRAMEWORK
+from analyzer.recordings.agent_turns import AGENT_TURNS
 from analyzer.recordings.anthropic_messages import ANTHROPIC
 from analyzer.recordings.autogen_messages import AUTOGEN
 from analyzer.recordings.backend_json import JAEGER, TEMPO
@@ -51,6 +52,7 @@ from analyzer.recordings.printed_spans import CONSOLE, GO
 from analyzer.recordings.pydantic_ai_messages import PYDANTIC_AI
 from analyzer.recordings.recording import FileFormat, Recording, Records, merged, read_as
 from analyzer.recordings.smolagents_steps import SMOLAGENTS
+from analyzer.recordings.span_rows import SPAN_ROWS
 from analyzer.recordings.swe_agent import SWE_AGENT
 from analyzer.recordings.vercel_messages import VERCEL
 from analyzer.recordings.weave_calls import WEAVE
@@ -74,6 +76,8 @@ FORMATS: Final[tuple[FileFormat, ...]] = (
     DATADOG,
     ZIPKIN,
     LANGFUSE,
+    SPAN_ROWS,
+    AGENT_TURNS,
     CLAUDE_CODE,
     CODEX,
     GEMINI_SESSION,
@@ -159,12 +163,20 @@ def _read(plain: bytes) -> Recording:
 def _recording_of(text: FileText) -> Recording:
     """Read records as one recording or, if they are of several kinds, each by itself."""
     records: Records | None = text.records
+    refusal: UnreadableInput | None = None
     for _ in range(_MOST_WRAPPERS):
         if not records:
             break
-        if (found := _known(records)) is not None:
-            return found
+        try:
+            if (found := _known(records)) is not None:
+                return found
+        except UnreadableInput as error:
+            if _recognized(records) is not CONVERSATION_LOG:
+                raise
+            refusal = refusal or error  # the messages of other formats may stand in objects of their own
         records = opened(records)
+    if refusal is not None:
+        raise refusal
     parts = _parts(text.records)
     unknown = next((part for part in parts if _format_of(part)[0] is None), [])
     raise UnreadableInput(_described(text, unknown))

@@ -8,12 +8,14 @@ Source: the streaming references of OpenAI (chat completions, responses), Anthro
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from analyzer.recordings.fields import json_text, object_at, objects, sessions_of, text_at
 from analyzer.recordings.message_parts import error_text
 from analyzer.recordings.recording import Records
+from semconv.json_text import read_json
 
 _Object: TypeAlias = Mapping[str, Any]
 
@@ -24,6 +26,8 @@ def is_event(one: Any) -> bool:
         return False
     if one.get("object") == "chat.completion.chunk":
         return True
+    if (sent := _as_sent(one)) is not one:
+        return is_event(sent)
     kind = text_at(one, "type")
     return (
         kind in _OF_ANTHROPIC | _OF_PAGES
@@ -41,8 +45,9 @@ def answers_of(records: Records) -> list[Any] | None:
     """Return the answers that the events of streams make up; ``None`` if not all records are events."""
     if not all(is_event(one) or _is_error(one) for one in records):
         return None
-    join = _join_of(records)
-    return join(records) if join else None
+    events = list(map(_as_sent, records))
+    join = _join_of(events)
+    return join(events) if join else None
 
 
 def _join_of(records: Records) -> Callable[[Records], list[Any]] | None:
@@ -180,6 +185,43 @@ _OF_CONVERSE: Final = frozenset(
     | {"internalServerException", "modelStreamErrorException", "serviceUnavailableException"}
     | {"throttlingException", "validationException"}
 )
+
+
+_SENT_AS: Final = {
+    "start": "contentBlockStart",
+    "delta": "contentBlockDelta",
+    "contentBlockIndex": "contentBlockStop",
+    "role": "messageStart",
+    "stopReason": "messageStop",
+    "usage": "metadata",
+}
+"""Events of ConverseStream by a key of what Bedrock sends over HTTP, the most telling first."""
+
+
+def _as_sent(one: _Object) -> _Object:
+    """Return an event as Bedrock's SDKs give it, if it is the payload that Bedrock sends over HTTP.
+
+    There the event's name is in a header, and ``p`` is padding. ``InvokeModelWithResponseStream`` sends the
+    model's own event as base64.
+    """
+    chunk = object_at(one, "chunk") or one
+    if isinstance(encoded := chunk.get("bytes"), str) and chunk.keys() <= _CHUNK:
+        return _decoded(encoded) or one
+    if not isinstance(one.get("p"), str):
+        return one
+    name = next((name for key, name in _SENT_AS.items() if key in one), None)
+    return one if name is None else {name: {key: value for key, value in one.items() if key != "p"}}
+
+
+_CHUNK: Final = frozenset({"bytes", "p"})
+
+
+def _decoded(encoded: str) -> _Object | None:
+    try:
+        found = read_json(b64decode(encoded, validate=True).decode())
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and not _CHUNK & found.keys() else None
 
 
 def _is_of_converse(one: Any) -> bool:

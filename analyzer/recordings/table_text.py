@@ -128,13 +128,14 @@ def rows_of(records: Records) -> Records:
 
     pandas' ``to_json`` writes ``{column: {index: value}}``; with ``orient="index"`` it is the other way
     round, and with ``orient="split"`` columns and data are apart.
-    Logfire's API lists columns, each with its ``values``.
+    Logfire's API lists columns, each with its ``values``; Azure's has ``rows`` beside the columns' names.
     """
     only = records[0] if len(records) == 1 else None
     if not isinstance(only, dict):
         return records
-    columns, data = only.get("columns"), only.get("data")
+    columns, data = only.get("columns"), only.get("data", only.get("rows"))
     if isinstance(columns, list) and isinstance(data, list):
+        columns = [each.get("name") if isinstance(each, dict) else each for each in columns]
         is_table = all(isinstance(row, list) and len(row) == len(columns) for row in data)
         return [dict(zip(map(str, columns), row, strict=True)) for row in data] if is_table else records
     if isinstance(columns, list) and all(isinstance(each, dict) and "values" in each for each in columns):

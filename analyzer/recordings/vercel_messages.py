@@ -36,6 +36,9 @@ _SPEAKERS: Final[Mapping[str, Speaker]] = {
 }
 _LISTS: Final = ("messages", "responseMessages")
 _FAILED: Final = frozenset({"error-text", "error-json"})
+_OUTPUTS: Final = _FAILED | {"text", "json", "content", "execution-denied"}
+"""Types of a model message's output, which is beside it."""
+_RESULTS: Final = frozenset({"tool-result", "tool-error"})
 _KINDS: Final = (
     "tool-", "dynamic-tool", "data-", "source", "step-start", "text", "reasoning", "file", "image",
 )  # fmt: skip
@@ -61,9 +64,11 @@ def _asked(document: Mapping[str, Any]) -> list[Any]:
 def _answers(document: Mapping[str, Any]) -> list[Any]:
     """Return the messages of a document's response or of its last step, or the answer of a stream."""
     streamed = object_at(document, "output").get("message")
-    last = next(reversed(objects(document.get("steps"))), None)
+    steps = objects(document.get("steps"))
+    last = next(reversed(steps), None)
     said = [object_at(one, "response").get("messages") for one in (document, last)]
-    found = next((one for one in said if isinstance(one, list)), [streamed] if streamed else [])
+    kept = [{"role": "assistant", "content": one["content"]} for one in steps if one.get("content")]
+    found = next((one for one in said if isinstance(one, list) and one), [streamed] if streamed else kept)
     return [*found[:-1], *(ended(one, document.get("finishReason")) for one in found[-1:])]
 
 
@@ -111,7 +116,7 @@ def _of_part(part: Mapping[str, Any]) -> Iterator[Part]:
     kind = part["type"]
     if kind == "tool-call":
         yield call_of(part.get("toolName"), part.get("input", part.get("args")), part.get("toolCallId"))
-    elif kind == "tool-result":
+    elif kind in _RESULTS:
         yield _result(part)
     elif kind == "tool-invocation":
         yield from _invocation(part["toolInvocation"])
@@ -123,10 +128,10 @@ def _of_part(part: Mapping[str, Any]) -> Iterator[Part]:
 
 def _result(part: Mapping[str, Any]) -> Result:
     output = part.get("output")
-    given = (
-        output.get("value", output.get("reason")) if isinstance(output, dict) else part.get("result", output)
-    )
-    failed = part.get("isError") is True or text_at(output, "type") in _FAILED
+    is_typed = text_at(output, "type") in _OUTPUTS  # a step's content has the tool's own value
+    value = output.get("value", output.get("reason")) if is_typed and output else part.get("result", output)
+    given = part.get("error", value)
+    failed = "error" in part or part.get("isError") is True or text_at(output, "type") in _FAILED
     return Result(
         text=text_of(given),
         call_id=json_text(part.get("toolCallId")),

@@ -5,7 +5,7 @@ A request that protobuf cannot parse is repaired first (``wire.salvage``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from sys import intern
@@ -14,9 +14,22 @@ from typing import Any, Final, TypeVar
 from google.protobuf.message import DecodeError, Message
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord as RawRecord
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as RawSpan
 
 from collector_processor.otlp import MOST_EVENTS, MOST_LINKS, MalformedRequestError
-from collector_processor.wire.salvage import LOGS, MAX_NESTING, TOO_DEEP, TRACES, Mended, mend
+from collector_processor.wire.salvage import (
+    LOGS,
+    MAX_NESTING,
+    PAIR,
+    RECORD,
+    SPAN,
+    TOO_DEEP,
+    TRACES,
+    Mended,
+    mend,
+)
 from semconv.model import (
     Attributes,
     AttributeValue,
@@ -111,11 +124,30 @@ def _parse(body: bytes, kind: type[M], name: str) -> tuple[M, Mended | None]:
     try:
         return kind.FromString(body), None
     except DecodeError:
-        mended = mend(body, name)
+        mended = mend(body, name, _is_valid)
+    try:
+        return kind.FromString(mended.body), mended
+    except DecodeError:  # what is valid by itself may be nested too deeply in the request
+        mended = mend(body, name, _is_never_valid)
     try:
         return kind.FromString(mended.body), mended
     except DecodeError as error:
         raise MalformedRequestError(str(error)) from error
+
+
+_MESSAGES: Final[Mapping[str, type[Message]]] = {SPAN: RawSpan, RECORD: RawRecord, PAIR: KeyValue}
+
+
+def _is_valid(kind: str, body: bytes) -> bool:
+    try:
+        _MESSAGES[kind].FromString(body)
+    except DecodeError:
+        return False
+    return True
+
+
+def _is_never_valid(_kind: str, _body: bytes) -> bool:
+    return False
 
 
 def _log_records(request: ExportLogsServiceRequest) -> Iterable[LogRecord]:

@@ -30,11 +30,11 @@ from typing import Final, TypeAlias, TypeVar
 from zlib import crc32
 
 from collector_processor.core.runs import MAY_JOIN, TRACE_KEY, Run, RunTotals, workflow_of
-from semconv.attributes import GEN_AI_OPERATION_NAME, GEN_AI_RESPONSE_ID
+from semconv.attributes import GEN_AI_OPERATION_NAME, GEN_AI_RESPONSE_ID, OPENINFERENCE_SPAN_KIND
 from semconv.dialects import DIALECTS, RUN_KEYS, USUAL, ActionKind, Reader, Surroundings
 from semconv.dialects.conventions.otel_genai import MCP_METHOD
 from semconv.dialects.reading.usage import ModelCall, model_call
-from semconv.dialects.reading.values import text
+from semconv.dialects.reading.values import structured, text
 from semconv.markers import ATTRIBUTE_PREFIXES, SCOPE_PREFIXES
 from semconv.model import Attributes, Event, LogRecord, Span, SpanId, StepKind, Trace, TraceId, Trajectory
 from semconv.record import record, replace
@@ -116,8 +116,7 @@ def _without_duplicates(traces: Sequence[Trace]) -> Sequence[Trace]:
     duplicates = {
         response_id: trace
         for trace in traces
-        if len(trace.spans) == 1
-        and isinstance(response_id := trace.spans[0].attributes.get(GEN_AI_RESPONSE_ID), str)
+        if len(trace.spans) == 1 and (response_id := _response_id(trace.spans[0].attributes))
     }
     others = [trace for trace in traces if len(trace.spans) > 1]
     if not duplicates or not others:
@@ -133,6 +132,22 @@ def _without_duplicates(traces: Sequence[Trace]) -> Sequence[Trace]:
     }
     left_out = {id(duplicates[response_id]) for response_id in shown}
     return [trace for trace in traces if id(trace) not in left_out]
+
+
+def _response_id(attributes: Attributes) -> str:
+    """Return the provider's id of a response, which OpenInference keeps only within the response itself."""
+    found: object = attributes.get(GEN_AI_RESPONSE_ID)
+    if found is None and attributes.get(OPENINFERENCE_SPAN_KIND) == "LLM":
+        told = (
+            structured(value) for value in attributes.values() if isinstance(value, str) and '"id"' in value
+        )
+        responses = (one for one in told if isinstance(one, dict) and not _ANSWERS.isdisjoint(one))
+        found = next((one.get("id") for one in responses), None)
+    return found if isinstance(found, str) else ""
+
+
+_ANSWERS: Final = frozenset({"choices", "output", "content"})
+"""Keys of a model API's response that hold the answer."""
 
 
 def _only_sets_up(trace: Trace, reader: Reader) -> bool:

@@ -12,7 +12,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 from collector_processor.otlp import MalformedRequestError
 from collector_processor.rebuild.decode import decode, decode_logs
 from collector_processor.rebuild.encode import encode, encode_attributes, encode_logs
-from collector_processor.wire.salvage import MAX_NESTING, TOO_DEEP
+from collector_processor.wire.salvage import MAX_NESTING, TOO_DEEP, most_copied
 from semconv.model import Event, Link, LogRecord, Span, SpanId, SpanStatus, TraceId
 from tests.factories import TRACE, span, span_id
 
@@ -128,6 +128,27 @@ def test_one_unreadable_span_does_not_cost_its_neighbours() -> None:
     decoded = decode(broken)
     assert [each.name for each in decoded.spans] == ["fine"]
     assert decoded.rejected == 1
+
+
+def test_a_span_of_tiny_bad_words_is_left_out_after_a_bound() -> None:
+    """Each of them is copied by hand, which takes a microsecond: megabytes of them took seconds."""
+    words = _field(5, _field(1, _field(1, b"\xff")) * (most_copied(0) * 5))
+    ids = _field(1, b"\1" * 16)
+    bad = ids + _field(2, b"\2" * 8) + _field(9, _field(1, b"words") + _field(2, words))
+    good = ids + _field(2, b"\3" * 8) + _field(5, b"fine")
+    decoded = decode(_field(1, _field(2, _field(2, bad) + _field(2, good))))
+    assert [each.name for each in decoded.spans] == ["fine"]
+    assert decoded.rejected == 1
+
+
+def test_many_words_beside_a_bad_text_are_kept() -> None:
+    words = _field(5, _field(1, _field(1, b"x")) * (most_copied(0) * 5))
+    span = _field(1, b"\1" * 16) + _field(2, b"\2" * 8) + _field(5, b"\xff")
+    span += _field(9, _field(1, b"words") + _field(2, words))
+    (holder,) = decode(_field(1, _field(2, _field(2, span)))).spans
+    found = holder.attributes["words"]
+    assert isinstance(found, tuple)
+    assert len(found) == most_copied(0) * 5
 
 
 @pytest.mark.parametrize("levels", [MAX_NESTING + 1, 40, 1000])

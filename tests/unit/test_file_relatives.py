@@ -282,3 +282,187 @@ def test_a_thread_of_the_assistants_api_is_listed_newest_first() -> None:
 
     found = run({"object": "list", "data": [message(2, "assistant", ANSWER), message(1, "user", TASK)]})
     assert (found.task, found.output) == (TASK, ANSWER)
+
+
+def _calls(right: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return two calls of a model: it asks a tool, and answers."""
+    asked = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+    result = {"role": "tool", "tool_call_id": "c1", "content": "14:20" if right else ERROR}
+    answers = ({"choices": [{"message": one}]} for one in (asked, {"role": "assistant", "content": ANSWER}))
+    first, last = ({"object": "chat.completion", **one} for one in answers)
+    return {"messages": [USER], "response": first}, {"messages": [USER, asked, result], "response": last}
+
+
+def _spend_rows(right: bool) -> Any:
+    return [
+        {"request_id": "x", **{key: json.dumps(held) for key, held in one.items()}} for one in _calls(right)
+    ]
+
+
+def _bedrock_log(right: bool) -> Any:
+    call = {"toolUse": {"toolUseId": "c1", "name": "tide_table", "input": {}}}
+    status, text = ("success", "14:20") if right else ("error", ERROR)
+    result = {"toolResult": {"toolUseId": "c1", "status": status, "content": [{"text": text}]}}
+    turns: list[dict[str, Any]] = [
+        {"role": "user", "content": [{"text": TASK}]},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [result]},
+        {"role": "assistant", "content": [{"text": ANSWER}]},
+    ]
+    return [
+        {
+            "schemaType": "ModelInvocationLog",
+            "input": {"inputBodyJson": {"messages": turns[:end]}},
+            "output": {"outputBodyJson": {"output": {"message": turns[end]}, "stopReason": "end_turn"}},
+        }
+        for end in (1, 3)
+    ]
+
+
+def _steps_of_generate_text(right: bool) -> Any:
+    call = {"toolCallId": "c1", "toolName": "tide_table", "input": {}}
+    got = (
+        {"type": "tool-result", "output": {"time": "14:20"}}
+        if right
+        else {"type": "tool-error", "error": ERROR}
+    )
+    contents: list[Any] = [
+        [{"type": "tool-call", **call}, {**call, **got}],
+        [{"type": "text", "text": ANSWER}],
+    ]
+    return [{"steps": [{"content": one, "finishReason": "stop"} for one in contents], "totalUsage": {}}]
+
+
+def _of_opencode_run(right: bool) -> Any:
+    state = {"status": "completed", "output": "14:20"} if right else {"status": "error", "error": ERROR}
+    tool = {"type": "tool", "callID": "c1", "tool": "tide_table", "state": {"input": {}, **state}}
+    parts = [{"type": "step-start"}, tool, {"type": "text", "text": ANSWER}]
+    return [{"type": "tool_use", "timestamp": 1, "sessionID": "s", "part": part} for part in parts]
+
+
+def _langgraph_debug(right: bool) -> Any:
+    call = {"type": "ai", "content": "", "tool_calls": [{"name": "tide_table", "args": {}, "id": "c1"}]}
+    status, text = ("success", "14:20") if right else ("error", ERROR)
+    result = {"type": "tool", "content": text, "tool_call_id": "c1", "status": status}
+    said = {"type": "ai", "content": ANSWER, "tool_calls": []}
+    nodes = [("desk", call), ("tools", result), ("desk", said)]
+    found: list[Any] = [{"type": "task", "step": 0, "payload": {"name": "desk", "input": {}}}]
+    for name, message in nodes:
+        done = {"name": name, "result": [["messages", [message]]]}
+        found.append({"type": "task_result", "step": 1, "payload": done})
+    return found
+
+
+def _langchain_events(right: bool) -> Any:
+    call = {"type": "ai", "content": "", "tool_calls": [{"name": "tide_table", "args": {}, "id": "c1"}]}
+    said = {"type": "ai", "content": ANSWER, "tool_calls": []}
+    got = {"type": "tool", "content": "14:20", "tool_call_id": "c1"}
+    returned = ("on_tool_end", {"output": got}) if right else ("on_tool_error", {"error": ERROR})
+    told: list[tuple[str, str, Any]] = [
+        ("on_chain_start", "LangGraph", {"input": {"messages": [{"type": "human", "content": TASK}]}}),
+        ("on_chat_model_end", "ChatOpenAI", {"output": call}),
+        (returned[0], "tide_table", returned[1]),
+        ("on_chat_model_end", "ChatOpenAI", {"output": said}),
+        ("on_chain_end", "LangGraph", {"output": {"messages": [call, got, said]}}),
+    ]
+    return [
+        {"event": kind, "name": name, "run_id": "r", "data": data, "metadata": {"langgraph_node": "desk"}}
+        for kind, name, data in told
+    ]
+
+
+def _studio(right: bool) -> Any:
+    call = {"id": "c1", "name": "tide_table", "arguments": "{}"}
+    result = {"content": "14:20" if right else ERROR, "call_id": "c1", "is_error": not right}
+    told: list[dict[str, Any]] = [
+        {"type": "TextMessage", "source": "user", "content": TASK},
+        {"type": "ToolCallRequestEvent", "source": "desk", "content": [call]},
+        {"type": "ToolCallExecutionEvent", "source": "desk", "content": [result]},
+        {"type": "TextMessage", "source": "desk", "content": ANSWER},
+    ]
+    messages = [{"id": place, "run_id": 1, "config": one} for place, one in enumerate(told)]
+    return [{"status": True, "data": {"runs": [{"id": 1, "task": told[0], "messages": messages}]}}]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        _spend_rows,
+        _bedrock_log,
+        _steps_of_generate_text,
+        _of_opencode_run,
+        _langgraph_debug,
+        _langchain_events,
+        _studio,
+    ],
+    ids=lambda made: made.__name__,
+)
+def test_neighbours_of_a_format_are_read_as_it_is(made: Callable[[bool], Any]) -> None:
+    failed, right = (
+        "".join(json.dumps(one) + "\n" for one in made(is_right)).encode() for is_right in (False, True)
+    )
+    (found,) = read_runs(failed)
+    assert [(tool, error or output) for _, tool, output, error in tools(found.trajectory)] == [
+        ("tide_table", ERROR)
+    ]
+    assert found.trajectory.output == ANSWER
+    assert attribute(failed).status in {Status.ATTRIBUTED, Status.SUSPECTED}
+    assert attribute(right).status is Status.NO_FAILURE
+
+
+def test_events_of_langgraphs_server_begin_with_the_runs_id() -> None:
+    said = {"desk": {"messages": [{"type": "ai", "content": ANSWER}]}}
+    events = [("metadata", {"run_id": "r", "attempt": 1}), ("updates", said), ("end", None)]
+    text = "".join(f"event: {name}\ndata: {json.dumps(one)}\n\n" for name, one in events)
+    (found,) = read_runs(text.encode())
+    assert [step.agent for step in found.trajectory.steps] == ["desk"]
+
+
+def test_members_of_a_team_of_agno_work_inside_the_calls_that_delegate_to_them() -> None:
+    def turn(role: str, content: str | None = None, **more: Any) -> dict[str, Any]:
+        return {"role": role, "content": content, **more}
+
+    asked = {"id": "d1", "function": {"name": "delegate_task_to_member", "arguments": "{}"}}
+    result = turn("tool", ERROR, tool_call_id="c1", tool_name="tide_table", tool_call_error=True)
+    member = {
+        "run_id": "m",
+        "agent_name": "Desk",
+        "messages": [
+            turn("user", TASK),
+            turn("assistant", tool_calls=[CALL]),
+            result,
+            turn("assistant", ANSWER),
+        ],
+    }
+    team = {
+        "run_id": "t",
+        "team_name": "Harbour",
+        "messages": [
+            turn("user", TASK),
+            turn("assistant", tool_calls=[asked]),
+            turn("tool", ANSWER, tool_call_id="d1"),
+            turn("assistant", ANSWER),
+        ],
+        "member_responses": [member],
+    }
+    (found,) = read_runs(json.dumps(team).encode())
+    agents = {step.agent for step in found.trajectory.steps}
+    assert agents == {"Harbour", "Desk"}
+    assert [agent for agent, tool, _, _ in tools(found.trajectory) if tool == "tide_table"] == ["Desk"]
+    assert attribute(json.dumps(team).encode()).agent == "Desk"
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"PK\x03\x04\x14\x00", "a zip archive: unpack it"),
+        (b"{\n  resource: {\n    attributes: {} },\n  traceId: 'a'\n}\n", "Node's print of values, not JSON"),
+        (
+            b"Activity.TraceId:            4bf9\nActivity.SpanId: 1\n",
+            "activities that .NET's ConsoleExporter printed",
+        ),
+    ],
+)
+def test_prints_and_archives_are_refused_with_what_to_do(data: bytes, said: str) -> None:
+    with pytest.raises(UnreadableInput, match=said):
+        read_recording(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Callable, Sequence
 from itertools import permutations
 from random import Random
@@ -292,6 +293,16 @@ def test_an_answer_that_was_cut_off_before_the_run_went_on_accuses_nobody(api: s
     assert attribute_(cut(api, (1, True), (3, True), place=0)).status is Status.NO_FAILURE
 
 
+@each_api
+def test_an_answer_that_was_cut_off_and_asked_for_again_accuses_nobody(api: str) -> None:
+    found = cut(api, (1, True), (3, True), (3, True), place=1)
+    whole = json.loads(json.dumps(log(api, (1, True), (3, True))[-1]).replace('"x"', '"end_turn"'))
+    assert attribute_([*found[:2], whole]).status is Status.NO_FAILURE
+    in_order = [found[0], whole, found[1]]
+    verdicts = [attribute(one) for one in read_runs("\n".join(map(json.dumps, in_order)).encode())]
+    assert {one.status for one in verdicts} == {Status.NO_FAILURE, Status.ATTRIBUTED}
+
+
 # --- streams ---
 
 
@@ -484,6 +495,38 @@ def test_a_call_of_bedrock_that_failed_in_its_stream_says_why() -> None:
 def test_events_of_other_programs_are_no_stream(record: Entry) -> None:
     with pytest.raises(UnreadableInput, match="unknown format"):
         read_recording(json.dumps([record, record]).encode())
+
+
+def test_events_of_bedrock_are_read_as_they_come_over_http() -> None:
+    """Their names are in headers, ``p`` is padding; other models' own events are base64."""
+    payloads = [{**told, "p": "abc"} for one in CONVERSE for told in one.values()]
+    assert told(run(*payloads)) == told(run(*CONVERSE))
+    encoded = [{"chunk": {"bytes": b64encode(json.dumps(one).encode()).decode()}} for one in BLOCKS]
+    assert told(run(*encoded)) == told(run(*BLOCKS))
+
+
+def test_the_data_stream_of_version_4_of_the_ai_sdk_is_read_as_that_of_version_5() -> None:
+    lines: list[tuple[str, Any]] = [
+        ("f", {"messageId": "m"}),
+        ("9", {"toolCallId": "t0", "toolName": "tide_table", "args": {"port": "Dover"}}),
+        ("a", {"toolCallId": "t0", "result": ERROR}),
+        ("e", {"finishReason": "tool-calls", "isContinued": False}),
+        ("f", {"messageId": "m2"}),
+        ("0", ANSWER[:9]),
+        ("0", ANSWER[9:]),
+        ("d", {"finishReason": "stop"}),
+    ]
+    text = "".join(f"{code}:{json.dumps(value)}\n" for code, value in lines)
+    for data in (text, text + '0:"cut of'):
+        (found,) = read_runs(data.encode())
+        assert [(step.kind.value, step.output) for step in found.trajectory.steps] == [
+            ("llm", 'call tide_table({"port": "Dover"})'),
+            ("tool", ERROR),
+            ("llm", ANSWER),
+        ]
+    asked = {"request": {"messages": [{"role": "user", "parts": [{"type": "text", "text": TASK}]}]}}
+    assert run({**asked, "response": text}).output == ANSWER
+    assert run({**asked, "response": '0:"I "\n3:"busy"\n'}).steps[-1].error == "busy"
 
 
 def test_chunks_of_several_answers_may_be_mixed() -> None:

@@ -177,6 +177,18 @@ def test_a_model_call_that_another_trace_shows_too_is_no_run() -> None:
     assert len(group_runs([shown, Trace(spans=(other,))])) == 2
 
 
+@pytest.mark.parametrize(("kind", "runs"), [("LLM", [2]), ("TOOL", [2, 1])])
+def test_a_duplicate_of_openinference_is_known_by_the_id_within_the_response(
+    kind: str, runs: list[int]
+) -> None:
+    """A tool's result may have an id that others quote."""
+    response = '{"id": "chatcmpl-abc123", "choices": []}'
+    shown = replace(in_trace("a", 2), attributes={"langsmith.x": "run chatcmpl-abc123"})
+    single = replace(in_trace("b", 1), attributes={"openinference.span.kind": kind, "output.value": response})
+    found = group_runs((trace(in_trace("a", 1), shown), trace(single)))
+    assert sizes(found) == runs
+
+
 def test_a_trace_of_several_workflows_is_several_runs() -> None:
     whole = trace(
         span(1, name="nightly", end=1000),

@@ -30,7 +30,7 @@ blamespan attribute examples/files/openai-chat.json
   cassettes, a browser's HAR. The calls may stand in any order. A call that failed is a step with its error, in the run that repeated it.
   What a HAR holds beside calls of a model (pages, embeddings) is left out.
 - A streamed answer is read whole from its events: lines of `data:` as the server sent them, or their JSON; of chat completions, OpenAI Responses, Anthropic, Ollama, Bedrock's ConverseStream
-  (one event as JSON a line) and the AI SDK's UI message stream.
+  (one event as JSON a line, also as it comes over HTTP) and the AI SDK's UI message stream (version 4: lines of `0:"text"`).
 - A transcript in Markdown is read if its turns begin with `**User:**` and `**Assistant:**` (or `**You:**`, `**Claude:**`, `**Tool:**` and alike), only titles stand before the
   first, which is a person's, one of the speakers speaks twice, and no tool answers a person. JSON that stands alone in a fence of three backticks is read as JSON.
 - A file of none of these formats is refused with one line that says what it looks like. For spans with attributes of
@@ -52,7 +52,7 @@ _COLUMNS: Final = """
 """
 _PARTS: Final = {
     FORMATS[0].example: "Traces",
-    "claude-code.jsonl": "Sessions of coding agents",
+    "goose.jsonl": "Sessions of coding agents and other tools",
     "chatgpt-export.json": "Exports of chat programs",
     "openai-responses.json": "Messages",
 }

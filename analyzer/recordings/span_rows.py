@@ -1,0 +1,276 @@
+"""Reader of spans as stores of traces return them: a row each, with columns of the store's own names. Pure.
+
+A row needs a trace, a span, a name, a start and an end or a duration, under the names that ClickHouse,
+CloudWatch, Honeycomb, Elastic, Application Insights, New Relic, Mastra, Braintrust, Opik, HoneyHive,
+LangWatch and Zipkin 1 give them. Attributes are OpenTelemetry's, in an object or in columns of their own. A
+store that keeps inputs and outputs under its own kinds (``llm``, ``tool``) is read as OpenInference.
+Source: the stores' API references and table schemas (2026); ``_NAMES`` lists what is read of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from analyzer.recordings.conversation_log import LOG_LEVELS
+from analyzer.recordings.fields import (
+    all_have,
+    json_text,
+    nanoseconds,
+    objects,
+    span_id_of,
+    text_at,
+    trace_id_of,
+)
+from analyzer.recordings.message_parts import error_text
+from analyzer.recordings.recording import FileFormat, Records, Spans
+from analyzer.recordings.span_fields import (
+    AGENT,
+    FUNCTION,
+    MODEL,
+    TOOL,
+    TracedCall,
+    attribute_of,
+    attributes_of,
+    attributes_of_call,
+    exception_event,
+    kind_of,
+    status_of,
+)
+from analyzer.recordings.table_text import cell_of, rows_of
+from semconv import attributes as names
+from semconv.model import AttributeValue, Resource, Span, SpanStatus
+
+_Row = Mapping[str, Any]
+
+_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "trace": (
+        *("trace_id", "traceId", "TraceId", "trace.trace_id", "trace.id", "operation_Id", "root_span_id"),
+        "session_id",
+    ),
+    "span": (
+        *("span_id", "spanId", "SpanId", "trace.span_id", "span.id", "transaction.id", "event_id", "id"),
+    ),
+    "parent": (
+        *(
+            "parent_span_id",
+            "parentSpanId",
+            "ParentSpanId",
+            "trace.parent_id",
+            "parent.id",
+            "parent_id",
+            "parentId",
+        ),
+        "operation_ParentId",
+    ),
+    "name": (
+        *("span_name", "SpanName", "name", "span.name", "transaction.name", "event_name"),
+        "span_attributes.name",
+    ),
+    "start": (
+        *("start_time", "startTimeUnixNano", "startTime", "Timestamp", "@timestamp", "startedAt"),
+        *("timestamps.started_at", "metrics.start", "timestamp"),
+    ),
+    "end": (*("end_time", "endTimeUnixNano", "endTime", "endedAt", "timestamps.finished_at", "metrics.end"),),
+    "status": ("status.code", "StatusCode", "status_code", "otel.status_code"),
+    "message": (
+        "status.message",
+        "StatusMessage",
+        "status_message",
+        "otel.status_description",
+        "labels./error/message",
+    ),
+    "service": (
+        "service.name",
+        "ServiceName",
+        "service_name",
+        "entity.name",
+        "resource.attributes.service.name",
+    ),
+    "kind": ("kind", "SpanKind", "span_kind"),
+    "type": ("type", "spanType", "event_type", "span_attributes.type"),
+    "given": ("input", "inputs"),
+    "got": ("output", "outputs"),
+    "model": ("model", "metadata.model", "attributes.model", "config.model"),
+    "error": ("error", "error_info", "exception"),
+}
+"""Columns of each field, the most telling first; a dot also stands for an object in an object."""
+_LASTED: Final[Mapping[str, int]] = {
+    "Duration": 1,
+    "durationNano": 1,
+    "duration_ms": 10**6,
+    "duration.ms": 10**6,
+    "span.duration.us": 10**3,
+    "transaction.duration.us": 10**3,
+}
+"""Columns of a duration, with their unit in ns."""
+_ATTRIBUTES: Final = ("SpanAttributes", "span_attributes", "attributes", "customDimensions", "labels")
+"""Columns of objects with OpenTelemetry's attributes; without any, each column is an attribute."""
+_KINDS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("llm", "model", "generation", "model_generation", "llm_generation"), MODEL),
+    **dict.fromkeys(("tool", "tool_call", "mcp_tool_call"), TOOL),
+    **dict.fromkeys(("agent", "agent_run"), AGENT),
+    **dict.fromkeys(
+        ("task", "session", "chain", "general", "function", "workflow", "workflow_run"), FUNCTION
+    ),
+}
+"""OpenInference's kinds by those of stores that keep inputs and outputs."""
+_TITLED: Final = re.compile(r"[a-z_ ]{3,30}: '([^'\n]{1,200})'")
+"""Mastra's names of spans: ``tool: 'tide_table'``."""
+_FAILED: Final = frozenset({"failure", "False", "false", False})
+_UNDERSCORED: Final = {
+    name.replace(".", "_"): name
+    for key, name in vars(names).items()
+    if key.startswith(("GEN_AI_", "ERROR_")) and isinstance(name, str)
+}
+"""Attributes by their names in Elastic's labels, which have no dots."""
+
+
+def is_span_rows(records: Records) -> bool:
+    """Tell whether all records are rows with what places a span in its trace; a log's have no duration."""
+    found = _rows(records)
+    return bool(found) and all(map(_is_span, found))
+
+
+def _is_span(one: Any) -> bool:
+    return (
+        isinstance(one, dict)
+        and all(_found(one, field) for field in ("trace", "span", "name", "start"))
+        and (bool(_found(one, "end")) or _lasted(one) is not None)
+        and not any(isinstance(one.get(key), str) for key in LOG_LEVELS)
+    )
+
+
+def _rows(records: Records) -> Records:
+    """Return rows; those listed below their trace get its id."""
+    found = rows_of(records)
+    only = found[0] if len(found) == 1 and isinstance(found[0], dict) else {}
+    held = only.get("spans", only.get("content"))
+    trace = text_at(only, "trace_id") or text_at(only, "traceId")
+    if not isinstance(held, list) or not all(isinstance(one, dict) for one in held):
+        return found
+    return [{"trace_id": trace, **one} for one in held] if trace else held
+
+
+def _at(one: _Row, path: str) -> Any:
+    """Return a column's value: under its name, or in objects that its dots part."""
+    if path in one:
+        return one[path]
+    head, _, rest = path.partition(".")
+    inner = one.get(head) if rest else None
+    return _at(inner, rest) if isinstance(inner, dict) else None
+
+
+def _found(one: _Row, field: str) -> Any:
+    values = (_at(one, path) for path in _NAMES[field])
+    return next((value for value in values if value not in (None, "", [])), None)
+
+
+def _lasted(one: _Row) -> tuple[Any, int] | None:
+    """Return a duration and its unit in ns; ``None`` without one."""
+    found = ((_at(one, path), unit) for path, unit in _LASTED.items())
+    unit = 10**6 if "customDimensions" in one else 10**3 if "binaryAnnotations" in one else 1
+    plain = (one.get("duration"), unit)
+    return next(((value, unit) for value, unit in (*found, plain) if value not in (None, "")), None)
+
+
+def read_span_rows(records: Records) -> Spans:
+    """Read rows, in any order."""
+    return map(_span, _rows(records))
+
+
+def _span(one: _Row) -> Span:
+    start_ns = nanoseconds(_found(one, "start"))
+    lasted, unit = _lasted(one) or (0, 1)
+    end_ns = nanoseconds(_found(one, "end")) or start_ns + round(float(lasted) * unit)
+    kind, message = _KINDS.get(json_text(_found(one, "type")).lower(), ""), _message(one)
+    title = json_text(_found(one, "name"))
+    titled = _TITLED.fullmatch(title)
+    name, service = titled[1] if titled else title, json_text(_found(one, "service"))
+    parent = _found(one, "parent") or next(iter(one.get("span_parents") or ()), None)
+    return Span(
+        trace_id=trace_id_of(_found(one, "trace")),
+        span_id=span_id_of(_found(one, "span")),
+        # Azure's roots name their trace.
+        parent_id=span_id_of(parent) if parent and parent != one.get("operation_Id") else None,
+        name=name,
+        kind=kind_of(_found(one, "kind")),
+        start_ns=start_ns,
+        end_ns=end_ns,
+        status=_status(one, message),
+        status_message=message,
+        attributes=_traced(one, kind, name) if kind else _told(one),
+        events=(exception_event("", message, end_ns),) if kind and message else (),
+        resource=Resource(attributes={"service.name": service} if service else {}),
+    )
+
+
+def _message(one: _Row) -> str:
+    error = cell_of(_found(one, "error"))
+    said = error_text({"type": error.get("exception_type"), **error}) if isinstance(error, dict) else error
+    return json_text(_found(one, "message")) or (said if isinstance(said, str) else "")
+
+
+def _status(one: _Row, message: str) -> SpanStatus:
+    is_failed = (
+        one.get("success") in _FAILED or _at(one, "event.outcome") in _FAILED or one.get("error") is True
+    )
+    known = _found(one, "status")
+    told = status_of(int(known) if isinstance(known, str) and known.isdecimal() else known)
+    has_error = bool(message) and known is None
+    return SpanStatus.ERROR if told is not SpanStatus.ERROR and (is_failed or has_error) else told
+
+
+def _told(one: _Row) -> dict[str, AttributeValue]:
+    """Return OpenTelemetry's attributes of a row."""
+    if all_have(zipkin := objects(one.get("binaryAnnotations")), "key", "value"):
+        return {str(each["key"]): attribute_of(each["value"]) for each in zipkin}
+    held = [cell_of(one[key]) for key in _ATTRIBUTES if one.get(key)]
+    if not held or not isinstance(held[0], dict):
+        return {key: attribute_of(value) for key, value in one.items() if value is not None and value != ""}
+    return {_UNDERSCORED.get(key, key): value for key, value in attributes_of(held[0]).items()}
+
+
+def _traced(one: _Row, kind: str, name: str) -> dict[str, AttributeValue]:
+    given, got = (_value(cell_of(_found(one, field)), kind) for field in ("given", "got"))
+    usage = _at(one, "usage") or _at(one, "attributes.usage") or _at(one, "metrics") or {}
+    counts = [
+        next((usage[key] for key in keys if key in usage), None) if isinstance(usage, dict) else None
+        for keys in (("prompt_tokens", "inputTokens"), ("completion_tokens", "outputTokens"))
+    ]
+    call = TracedCall(
+        kind=kind,
+        name=name,
+        given=given,
+        got=got,
+        model=json_text(_found(one, "model")),
+        tokens=(counts[0], counts[1]),
+    )
+    return attributes_of_call(call)
+
+
+def _value(held: Any, kind: str) -> Any:
+    """Return an input or output without what a store puts around it; a tool's arguments keep their names."""
+    if not isinstance(held, dict):
+        return held
+    if held.keys() == {"type", "value"}:
+        return held["value"]
+    if isinstance(history := held.get("chat_history"), list):
+        return {"messages": history}
+    only = next(iter(held.values()), None)
+    return only if len(held) == 1 and isinstance(only, str) and kind != TOOL else held
+
+
+SPAN_ROWS: Final = FileFormat(
+    name="rows of spans (ClickHouse, CloudWatch, Honeycomb, Elastic, Braintrust, Opik, Mastra, …)",
+    example="span-rows.jsonl",
+    source="the stores' API references and table schemas, 2026",
+    how=(
+        "ClickHouse: `SELECT * FROM otel_traces FORMAT JSONEachRow`; CloudWatch: the log group `aws/spans`; "
+        "Elastic: a search of `traces-*`; Application Insights, Honeycomb, New Relic: the result of a query; "
+        "Braintrust, Opik, HoneyHive, LangWatch, Mastra: the spans of a trace by their API"
+    ),
+    recognizes=is_span_rows,
+    read=read_span_rows,
+)
