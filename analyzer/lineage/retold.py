@@ -106,7 +106,8 @@ def _slips(new: list[Figure], heard: list[Figure], said: set[float]) -> Iterator
         given = next(near, None)
         if given is None:
             continue
-        results = plain_results([each for one in heard for each in one.readings if each][-_MOST_WORKED:])
+        worked = list(dict.fromkeys(each for one in heard for each in one.readings if each))
+        results = plain_results(worked[-_MOST_WORKED:])
         if not any(map(figure.is_about, (*(each.value for each in heard), *results))):
             yield figure, given
 
