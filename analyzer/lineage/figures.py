@@ -127,7 +127,7 @@ CURRENCY_CODES: Final = frozenset((
 """Normalised units that are currencies."""
 _KEY_UNITS: Final = frozenset((
     "w", "kw", "kwh", "mwh", "wh", "gb", "mb", "tb", "kb", "ms", "s", "h", "min", "kg", "g", "t", "km", "m",
-    "mm", "cm", "l", "ml", "mi", "ft", "lb", "oz",
+    "mm", "cm", "l", "ml", "mi", "ft", "lb", "oz", "mg", "cent", "cents",
 ))  # fmt: skip
 """Units that end the key of a JSON object (``total_w``)."""
 _RATE: Final = re.compile(

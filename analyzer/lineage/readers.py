@@ -22,7 +22,7 @@ from analyzer.lineage.limits import broken_limits
 from analyzer.lineage.offered import unmade_calls
 from analyzer.lineage.older import older_values
 from analyzer.lineage.other_calls import calls_for_other_rows
-from analyzer.lineage.out_of_date import other_periods, outdated_results
+from analyzer.lineage.out_of_date import other_periods, other_years, outdated_results
 from analyzer.lineage.overstated import overstated_deeds
 from analyzer.lineage.pages import unread_pages
 from analyzer.lineage.retold import retold_figures
@@ -48,6 +48,7 @@ READERS: Final[tuple[LineageReader, ...]] = (
     unread_pages,
     outdated_results,
     other_periods,
+    other_years,
     replaced_versions,
     older_values,
     changed_units,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
 from analyzer.lineage.clue import ClueKind
 from analyzer.lineage.dates import dates_in
 from semconv.model import Step
@@ -33,3 +37,65 @@ def test_a_count_with_exchanged_digits_is_no_product_of_a_count_with_itself() ->
     assert clue.step == 3
     assert "64 logs" in clue.reason
     assert found(task, *rows, heard, step("host", "Stack 8 has 46 logs.", input=asked)) is None
+
+
+@pytest.mark.parametrize(("said", "is_wrong"), [("312 Gigabyte", True), ("31,2 Gigabyte", False)])
+def test_a_unit_is_read_as_a_word_of_other_languages(said: str, is_wrong: bool) -> None:
+    rows = looked_up("ordner", '{"name": "bilder"}', '{"name": "bilder", "groesse_mb": 31200}')
+    clue = found("Wie groß ist der Ordner?", *rows, step("host", f"Der Ordner belegt {said}."))
+    assert (clue is not None) is is_wrong
+
+
+@pytest.mark.parametrize(("amount", "step_of_mistake"), [(31950, 3), (319.5, None)])
+def test_cents_that_a_deed_takes_as_euros(amount: float, step_of_mistake: int | None) -> None:
+    rows = looked_up("get_bill", '{"no": "B-7"}', '{"no": "B-7", "amount_cents": 31950}')
+    arguments = json.dumps({"no": "B-7", "amount_eur": amount})
+    paid = calling("cashier", ("pay", arguments)), tool("cashier", '{"ok": true}', "pay", input=arguments)
+    said = step("reader", "Bill B-7 is for 319.50 euros.")
+    clue = found("Pay bill B-7.", *rows, said, *paid, step("cashier", "Bill B-7 is paid."))
+    assert (clue.step if clue else None) == step_of_mistake
+
+
+@pytest.mark.parametrize(
+    ("result", "arguments", "answer", "is_wrong"),
+    [
+        ('{"date": "2029-07-04", "low": "11:08"}', "{}", "Low water is at 11:08.", True),
+        ('{"date": "2030-07-04", "low": "11:08"}', "{}", "Low water is at 11:08.", False),
+        ('{"date": "2029-07-04", "low": "11:08"}', "{}", "In 2029 low water was at 11:08.", False),
+        ('{"date": "2029-07-04", "low": "11:08"}', '{"day": "2029-07-04"}', "Low water is at 11:08.", False),
+        ('{"since": "2029-07-04", "low": "11:08"}', "{}", "Low water is at 11:08.", False),
+    ],
+)
+def test_the_same_day_of_another_year(result: str, arguments: str, answer: str, is_wrong: bool) -> None:
+    rows = looked_up("tides", arguments, result)
+    clue = found("When is low water on 4 July 2030?", *rows, step("host", answer))
+    assert (clue is not None) is is_wrong
+    assert clue is None or clue.kind is ClueKind.OUT_OF_DATE
+
+
+@pytest.mark.parametrize(
+    ("listed", "total", "is_wrong"),
+    [
+        ("Three berths: 270. Fuel: 148. Water: 35. Total: {}", "473", True),
+        ("Three berths: 270. Fuel: 148. Water: 35. Total: {}", "453", False),
+        ("Drei Plätze: 270; Diesel: 148; Wasser: 35; Summe: {}", "435", True),
+        ("Three berths: 270. Deposit back: 148. Water: 35. Total: {}", "157", False),
+    ],
+)
+def test_a_total_on_the_line_of_its_parts(listed: str, total: str, is_wrong: bool) -> None:
+    rows = looked_up("prices", "{}", '{"berth": 90, "fuel": 148, "water": 35}')
+    said = step("reader", listed.format(total))
+    clue = found("What does the stay cost?", *rows, said, step("host", f"The stay costs {total}."))
+    assert (clue is not None) is is_wrong
+    assert clue is None or clue.step == 2
+
+
+@pytest.mark.parametrize(("told", "total", "is_wrong"), [("2.760", "5.075", True), ("2.670", "4.985", False)])
+def test_a_misread_figure_that_only_a_sum_shows(told: str, total: str, is_wrong: bool) -> None:
+    first = looked_up("bilheteira", '{"mes": "maio"}', '{"mes": "maio", "total": 2670}')
+    second = looked_up("bilheteira", '{"mes": "junho"}', '{"mes": "junho", "total": 2315}')
+    heard = '{"mes": "maio", "total": 2670}\n{"mes": "junho", "total": 2315}'
+    said = step("reader", f"Maio: R$ {told}; junho: R$ 2.315.", input=heard)
+    last = step("host", f"Nos dois meses foram R$ {total}.", input=said.output)
+    clue = found("Quanto foi em maio e junho, no total?", *first, *second, said, last)
+    assert (clue.step if clue else None) == (4 if is_wrong else None)
