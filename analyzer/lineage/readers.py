@@ -28,7 +28,7 @@ from analyzer.lineage.pages import unread_pages
 from analyzer.lineage.retold import retold_figures
 from analyzer.lineage.siblings import figures_of_siblings
 from analyzer.lineage.superseded import replaced_versions
-from analyzer.lineage.targets import deeds_on_barred, deeds_on_siblings
+from analyzer.lineage.targets import barred_deeds, deeds_on_barred, deeds_on_siblings
 from analyzer.lineage.totals import wrong_totals
 from analyzer.lineage.unanswered import figures_for_failed
 from analyzer.lineage.units import changed_units
@@ -43,6 +43,7 @@ READERS: Final[tuple[LineageReader, ...]] = (
     contradicting_arguments,
     deeds_on_siblings,
     deeds_on_barred,
+    barred_deeds,
     cut_lists,
     dropped_entries,
     unread_pages,

@@ -59,7 +59,7 @@ _SIZES: Final[Mapping[str, tuple[float, ...]]] = {
     "kib": (1024.0,), "mib": (1024.0**2,), "gib": (1024.0**3,), "tib": (1024.0**4,),
 }  # fmt: skip
 """Sizes of units within their dimension; of bytes both that are in use."""
-_CENTS: Final = frozenset({"cent", "cents"})
+_CENT: Final = "cent"
 _WHOLE: Final = "jpy"
 """The currency without cents (ISO 4217): its amounts are no hundredths, as those of others often are."""
 _PLAIN: Final = re.compile(r"\d[\d.,]{0,24}")
@@ -281,7 +281,7 @@ def _conversions(figure: Figure, one: _Returned) -> Sequence[float]:
     ours, theirs = _dimension(figure.unit), _dimension(one.unit)
     if ours is None or theirs is None:
         return ()
-    if ours[0] == theirs[0] == _MONEY and one.unit in _CENTS and figure.unit not in _CENTS:
+    if ours[0] == theirs[0] == _MONEY and one.unit == _CENT != figure.unit:
         return (one.figure.value / 100,)
     to, of = _SIZES.get(ours[1].partition("/")[0], ()), _SIZES.get(theirs[1].partition("/")[0], ())
     return [one.figure.value * size / each for each in to for size in of]
@@ -393,7 +393,7 @@ def _units_of(record: Mapping[str, Any]) -> Mapping[str, str]:
 def _dimension(unit: str) -> tuple[str, str] | None:
     if (area := unit.replace("²", "2")) in _AREAS:
         return "area", area
-    return (_MONEY, unit) if unit in CURRENCY_CODES or unit in _CENTS else measure_of(unit)
+    return (_MONEY, unit) if unit in CURRENCY_CODES or unit == _CENT else measure_of(unit)
 
 
 def _clue(known: Known, position: int, figure: Figure, given: _Returned) -> Clue:

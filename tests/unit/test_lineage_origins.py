@@ -99,3 +99,53 @@ def test_a_misread_figure_that_only_a_sum_shows(told: str, total: str, is_wrong:
     last = step("host", f"Nos dois meses foram R$ {total}.", input=said.output)
     clue = found("Quanto foi em maio e junho, no total?", *first, *second, said, last)
     assert (clue.step if clue else None) == (4 if is_wrong else None)
+
+
+CARS = [
+    {"car": "Fjord", "gearbox": "manual", "eur": 40, "pets": True},
+    {"car": "Tundra", "gearbox": "automatic", "eur": 52, "pets": False},
+    {"car": "Delta", "gearbox": "automatic", "eur": 70, "pets": False},
+]
+
+
+@pytest.mark.parametrize(
+    ("task", "car", "told", "reason"),
+    [
+        ("Book a car with an automatic gear for Monday.", "Fjord", "Fjord is booked.", "asks for automatic"),
+        ("Book a car with an automatic gear for Monday.", "Tundra", "Tundra is booked.", ""),
+        ("Book a car for Monday.", "Fjord", "Fjord is booked.", ""),
+        ("Book a car, not an automatic.", "Fjord", "Fjord is booked.", ""),
+        ("Book a car, automatic or manual.", "Fjord", "Fjord is booked.", ""),
+        ("Book an automatic car.", "Fjord", "Fjord is booked; it is a manual, the others are taken.", ""),
+        ("Book a car with no pets.", "Fjord", "Fjord is booked.", "the task rules out"),
+        ("Book a car with no pets.", "Delta", "Delta is booked.", ""),
+    ],
+)
+def test_a_column_of_which_the_task_names_a_word(task: str, car: str, told: str, reason: str) -> None:
+    left_out = "gearbox" if "pets" in task else "pets"
+    cars = [{key: value for key, value in one.items() if key != left_out} for one in CARS]
+    deed = looked_up("book_car", json.dumps({"car": car}), '{"ref": "B1"}')
+    clue = found(task, *looked_up("cars", "{}", json.dumps(cars)), *deed, step("desk", told))
+    assert (clue is not None) is bool(reason)
+    assert clue is None or reason in clue.reason
+
+
+@pytest.mark.parametrize(
+    ("task", "call", "is_barred"),
+    [
+        ("Pause the plan PN-4; do not cancel it.", "cancel_plan", True),
+        ("Pausiere den Tarif PN-4, aber nicht kündigen.", "kuendigen", False),
+        ("Congela el plan PN-4; no lo borres.", "borrar_plan", True),
+        ("Pause the plan PN-4; do not cancel the insurance.", "cancel_plan", False),
+        ("Do not forget to cancel the plan PN-4.", "cancel_plan", False),
+        ("Do not cancel the plan PN-4 before it is paid.", "cancel_plan", False),
+        ("Cancel the plan PN-4; do not cancel PN-5.", "cancel_plan", False),
+        ("Pause the plan PN-4; do not cancel it.", "pause_plan", False),
+    ],
+)
+def test_a_deed_that_the_task_rules_out(task: str, call: str, is_barred: bool) -> None:
+    clue = found(
+        task, *looked_up(call, '{"plan": "PN-4"}', '{"plan": "PN-4"}'), step("desk", "PN-4: settled.")
+    )
+    assert (clue is not None) is is_barred
+    assert clue is None or (clue.kind, clue.step) == (ClueKind.EXCEEDED, 0)
