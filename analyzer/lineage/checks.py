@@ -63,7 +63,7 @@ _GRANTING: Final = frozenset(
     """.split()  # noqa: SIM905 - readable in this form
 )
 """Deeds that a check can refuse; to tell somebody, to escalate or to cancel follows from a refusal."""
-_ACTS: Final = frozenset({"book", "pay", "order", "approve", "publish", "ship"})
+_ACTS: Final = frozenset({"book", "pay", "order", "approve", "publish", "ship", "submit"})
 _TELLS: Final = re.compile(
     r"mail|message|sms|notif|notice|reply|respond|chat|post|slack|teams|note|alert", re.IGNORECASE
 )

@@ -149,3 +149,28 @@ def test_a_deed_that_the_task_rules_out(task: str, call: str, is_barred: bool) -
     )
     assert (clue is not None) is is_barred
     assert clue is None or (clue.kind, clue.step) == (ClueKind.EXCEEDED, 0)
+
+
+@pytest.mark.parametrize(
+    ("day", "is_wrong"), [("2031-10-07", True), ("2031-10-27", False), ("2031-10-26", False)]
+)
+def test_a_day_that_is_only_near_the_old_one(day: str, is_wrong: bool) -> None:
+    rows = looked_up("termin", '{"nr": "T-9"}', '{"nr": "T-9", "tag": "2031-10-10"}')
+    moved = looked_up("termin_verschieben", json.dumps({"nr": "T-9", "tag": day}), '{"ok": true}')
+    clue = found(
+        "Verschiebe T-9 auf den 27. Oktober 2031.", *rows, *moved, step("reader", "T-9 ist verschoben.")
+    )
+    assert (clue is not None) is is_wrong
+    assert clue is None or clue.step == 2
+
+
+@pytest.mark.parametrize("is_fit", [True, False])
+def test_a_deed_with_a_german_name_after_a_check_that_refuses(is_fit: bool) -> None:
+    about = '{"pferd": "PF-12"}'
+    check = looked_up("tauglichkeit_pruefen", about, json.dumps({"pferd": "PF-12", "geeignet": is_fit}))
+    deed = looked_up("start_anlegen", '{"pferd": "PF-12", "lauf": 3}', '{"start": "S-4"}')
+    clue = found(
+        "Melde PF-12 für Lauf 3, wenn es geeignet ist.", *check, *deed, step("reader", "Start S-4 steht.")
+    )
+    assert (clue is None) is is_fit
+    assert clue is None or (clue.kind, clue.step) == (ClueKind.EXCEEDED, 2)
