@@ -26,7 +26,7 @@ from analyzer.lineage.out_of_date import other_periods, other_years, outdated_re
 from analyzer.lineage.overstated import overstated_deeds
 from analyzer.lineage.pages import unread_pages
 from analyzer.lineage.retold import retold_figures
-from analyzer.lineage.siblings import figures_of_siblings
+from analyzer.lineage.siblings import figures_of_siblings, figures_of_unasked
 from analyzer.lineage.superseded import replaced_versions
 from analyzer.lineage.targets import barred_deeds, deeds_on_barred, deeds_on_siblings
 from analyzer.lineage.totals import wrong_totals
@@ -70,6 +70,7 @@ READERS: Final[tuple[LineageReader, ...]] = (
     figures_for_failed,
     calls_for_other_rows,
     figures_of_siblings,
+    figures_of_unasked,
     wrong_weekdays,
     wrong_totals,
 )

@@ -174,3 +174,46 @@ def test_a_deed_with_a_german_name_after_a_check_that_refuses(is_fit: bool) -> N
     )
     assert (clue is None) is is_fit
     assert clue is None or (clue.kind, clue.step) == (ClueKind.EXCEEDED, 2)
+
+
+BOATS = [
+    {"boat": "Anouk", "due": "2031-05-02", "late": True},
+    {"boat": "Brise", "due": "2031-05-20", "late": False},
+    {"boat": "Corail", "due": "2031-05-04", "late": True},
+    {"boat": "Dauphin", "due": "2031-05-05", "late": True},
+    {"boat": "Ecume", "due": "2031-05-07", "late": True},
+]
+
+
+@pytest.mark.parametrize(
+    ("task", "answer", "lost"),
+    [
+        ("Name every late boat at pier 70, please.", "Late: Anouk, Corail and Dauphin.", False),
+        ("Name every late boat of the harbour, please.", "Late: Anouk, Corail and Dauphin.", True),
+        ("Name every late boat of the harbour, please.", "Late: Anouk, Corail, Dauphin and Ecume.", False),
+        ("Name three late boats of the harbour.", "Late: Anouk, Corail and Dauphin.", False),
+        ("Name the boats of the harbour.", "Anouk, Corail and Dauphin are there.", False),
+    ],
+)
+def test_an_entry_that_says_yes_to_what_every_one_was_asked_for(task: str, answer: str, lost: bool) -> None:
+    rows = looked_up("boats", '{"place": "harbour"}', json.dumps({"boats": BOATS}))
+    clue = found(task, *rows, step("host", answer))
+    assert (clue is not None) is lost
+    assert clue is None or ("3 of the 4 boats" in clue.reason and "ecume" in clue.reason)
+
+
+@pytest.mark.parametrize(
+    ("task", "answer", "strange"),
+    [
+        ("Measure halls A and B.", "Hall A: 1,284.6 m². Hall B: 967.3 m².", "967.3 m² for B"),
+        ("Measure halls A and B.", "Hall A: 1,284.6 m². Hall B was locked.", ""),
+        ("Measure hall A and the yard.", "Hall A: 1,284.6 m². The yard: 967.3 m².", ""),
+        ("米と味噌の在庫を調べて。", "米は1284.6kg、味噌は967.3kgです。", "967.3kg for 味噌"),
+    ],
+)
+def test_a_figure_for_the_neighbour_of_what_was_looked_up(task: str, answer: str, strange: str) -> None:
+    thing = "米" if "米" in task else "A"
+    rows = looked_up("measure", json.dumps({"thing": thing}, ensure_ascii=False), '{"value": 1284.6}')
+    clue = found(task, *rows, step("host", answer))
+    assert (clue is not None) is bool(strange)
+    assert clue is None or strange in clue.reason
