@@ -153,9 +153,9 @@ def _dates(case: _Case) -> Iterator[_Slip]:
             continue
         read = (*asked, *(told.date for told in case.known.dates if told.told.position < call.position))
         is_named = any(date(*day).weekday() in named for day in one.readings if day.year)
-        if not any(agree(one, other) for other in read) and not (
-            is_named or follows(one, read, (*counts_in(case.asked), *case.known.counts), within=_NEIGHBOUR)
-        ):
+        counts = (*counts_in(case.asked), *case.known.counts)
+        is_led = follows(one, read, counts) or follows(one, asked, (), within=_NEIGHBOUR)
+        if not any(agree(one, other) for other in read) and not (is_named or is_led):
             given = min(near, key=lambda each: digits_apart(one, each))
             yield _Slip(position=call.position, what="the date", used=one.literal, given=given.literal)
 

@@ -27,7 +27,7 @@ from semconv.record import record
 _PERMITS: Final = re.compile(
     r"(?:is_?|can_?)?(?:allow|permit|approv|accept|eligib|valid|authori[sz]|avail|pass|conform|complian|admissib|feasib|sufficien"
     r"|within_|clear(?:ed)?$|erlaubt|zulässig|zulaessig|genehmig|verfügbar|verfuegbar|freigegeben|permis|permit|aprob|apto"
-    r"|disponib|autoris|éligib|autorizz|ammess|consentit|toegestaan|goedgekeurd|beschikbaar|разреш|доступ|допуст|允许|允許|可用"
+    r"|disponib|autoris|geeignet|tauglich|berechtigt|suitab|idone|idóne|adecuad|adequad|habilitad|elegib|elegív|éligib|autorizz|ammess|consentit|toegestaan|goedgekeurd|beschikbaar|разреш|доступ|допуст|允许|允許|可用"
     r"|合格|許可|可能|허용|가능)",
     re.IGNORECASE,
 )
@@ -63,7 +63,7 @@ _GRANTING: Final = frozenset(
     """.split()  # noqa: SIM905 - readable in this form
 )
 """Deeds that a check can refuse; to tell somebody, to escalate or to cancel follows from a refusal."""
-_ACTS: Final = frozenset({"book", "pay", "order", "approve", "publish", "ship"})
+_ACTS: Final = frozenset({"book", "pay", "order", "approve", "publish", "ship", "submit"})
 _TELLS: Final = re.compile(
     r"mail|message|sms|notif|notice|reply|respond|chat|post|slack|teams|note|alert", re.IGNORECASE
 )

@@ -50,7 +50,8 @@ def cut_lists(known: Known) -> Iterator[Clue]:
     answer = known.answer
     words, small = words_in(answer), answer.casefold()
     for step, text in known.results() if answer else ():
-        for listed in lists_in(text):
+        for whole in lists_in(text):
+            listed = _asked_for_by_flag(known, whole)
             named = [entry.is_named_in(words, small) for entry in listed.entries]
             is_part = len(named) >= _LEAST and 1 < sum(named) < len(named)
             if is_part and _is_cut(known, listed, named, answer, step):
@@ -68,11 +69,41 @@ def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, st
     if len(named) in counts_in(answer):
         return False  # the answer says how many there are
     if not _has_twin(told, left):
-        return known.asks_for("every") and _are_among(told, left) and _is_gap(known, left, step)
+        is_meant = _says_yes_to_all(known, listed) or _is_filtered(known, step)
+        return known.asks_for("every") and (is_meant or _are_among(told, left)) and _is_gap(known, left, step)
     names = (name for entry in listed.entries for name in entry.names)
     is_start, are_few = all(named[:count]), _FEW * len(left) <= count
     is_whole = counts(answer, count, words_of(listed.key)) or known.asks_for("every")
     return (is_start or are_few) and is_whole and not any(known.is_elsewhere(name, step) for name in names)
+
+
+def _asked_for_by_flag(known: Known, listed: Listed) -> Listed:
+    """Return the entries that say yes in a column that the task names; all of them if there is none.
+
+    A task with a figure may set another limit.
+    """
+    asked = words_in(known.asked) if not figures(known.asked) else frozenset[str]()
+    for key in listed.entries[0].fields if asked else ():
+        values = [entry.fields.get(key) for entry in listed.entries]
+        if key.casefold() in asked and True in values and all(isinstance(one, bool) for one in values):
+            meant = [entry for entry, value in zip(listed.entries, values, strict=True) if value is True]
+            return Listed(key=listed.key, entries=tuple(meant))
+    return listed
+
+
+def _says_yes_to_all(known: Known, listed: Listed) -> bool:
+    """Tell whether all entries say yes in a column that the task names."""
+    asked = words_in(known.asked) if not figures(known.asked) else frozenset[str]()
+    keys = (key for key in listed.entries[0].fields if key.casefold() in asked)
+    return any(all(entry.fields.get(key) is True for entry in listed.entries) for key in keys)
+
+
+def _is_filtered(known: Known, position: int) -> bool:
+    """Tell whether a call has the only limit of the task among its arguments: its result keeps it."""
+    limits = {one.value for one in figures(known.asked) if not one.is_label}
+    call = known.reading.steps[position]
+    used = {one.value for one in figures(call.input[:HEAD])} if call.kind is StepKind.TOOL else set[float]()
+    return len(limits) == 1 and limits <= used
 
 
 def _is_asked_for(known: Known, position: int) -> bool:

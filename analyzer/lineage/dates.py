@@ -94,7 +94,7 @@ def _all_dates(text: str) -> Iterator[DateFound]:
     for found in _DENSE.finditer(text) if "月" in text or "월" in text else ():
         yield from _date(found, (Day(int(found[1] or 0), int(found[2]), int(found[3])),))
     for found in _NUMERIC.finditer(text):
-        if found[4] or found[2] == ".":
+        if found[4] or (found[2] == "." and not _is_english(text)):
             year, one, other = _full(found[4]), int(found[1]), int(found[3])
             is_day_first = found[2] == "." or writes_day_first(text)
             both = (Day(year, other, one), *(() if is_day_first else (Day(year, one, other),)))
@@ -113,6 +113,11 @@ def writes_day_first(text: str) -> bool:
         return True
     found = languages_in(text[:_HEARD])
     return bool(found) and _DAYS_FIRST.issuperset(found)
+
+
+def _is_english(text: str) -> bool:
+    """Tell whether a text is in English alone, which writes no ``1.2.`` for a day: there a sentence ends."""
+    return languages_in(text[:_HEARD]) == ("en",)
 
 
 def _looks_like_month(word: str, *, leads: bool) -> bool:

@@ -215,7 +215,7 @@ def claim_of(known: Known, sentence: str, reason: str) -> Clue:
 
 
 @record
-class _Amount:
+class Amount:
     """A number of a call's arguments or result, with the words of its key."""
 
     figure: Figure
@@ -223,44 +223,45 @@ class _Amount:
     words: frozenset[str]
 
 
-def _amounts(text: str) -> Iterator[_Amount]:
+def amounts_in(text: str) -> Iterator[Amount]:
+    """Yield the numbers of a JSON object, with their keys; of a text, the only one."""
     for key, value in list(mapping(text).items())[:_MOST_KEYS]:
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             continue
         found = figures(f'{{"{key}": {value}}}' if not isinstance(value, str) else value)
         if len(found) == 1:
-            yield _Amount(figure=found[0], key=key, words=words_of(key))
+            yield Amount(figure=found[0], key=key, words=words_of(key))
 
 
 def exceeded_maxima(known: Known) -> Iterator[Clue]:
     """Yield the calls that take more than the maximum that a result before them gave."""
-    maxima: list[tuple[int, _Amount]] = []
+    maxima: list[tuple[int, Amount]] = []
     for position, step in enumerate(known.reading.steps):
         if step.kind is not StepKind.TOOL:
             continue
         if maxima and not looks_up(step.target or ""):
             of_tool = words_of(spaced(step.target or ""))
-            for amount in _amounts(step.input[:HEAD]):
+            for amount in amounts_in(step.input[:HEAD]):
                 found = next((one for one in reversed(maxima) if _exceeds(amount, one[1], of_tool)), None)
                 if found is not None and _is_latest(maxima, found):
                     yield _excess(known, position, amount, *found)
         if _LIMITING.search(step.output, 0, HEAD):
-            maxima += [(position, one) for one in _amounts(step.output[:HEAD]) if one.words & _LIMITS]
+            maxima += [(position, one) for one in amounts_in(step.output[:HEAD]) if one.words & _LIMITS]
 
 
-def _exceeds(amount: _Amount, most: _Amount, of_tool: frozenset[str]) -> bool:
+def _exceeds(amount: Amount, most: Amount, of_tool: frozenset[str]) -> bool:
     ours, theirs = amount.figure, most.figure
     if ours.unit != theirs.unit or ours.value <= theirs.value + 0.51 * theirs.step:
         return False
     return bool(ours.unit) or bool((most.words - _LIMITS) & (amount.words | of_tool))
 
 
-def _is_latest(maxima: list[tuple[int, _Amount]], found: tuple[int, _Amount]) -> bool:
+def _is_latest(maxima: list[tuple[int, Amount]], found: tuple[int, Amount]) -> bool:
     """Tell whether a maximum is the last one of its key: a later result replaces it."""
     return all(one[0] <= found[0] for one in maxima if one[1].key == found[1].key)
 
 
-def _excess(known: Known, position: int, amount: _Amount, source: int, most: _Amount) -> Clue:
+def _excess(known: Known, position: int, amount: Amount, source: int, most: Amount) -> Clue:
     asker = known.origin_of(amount.figure.literal, position)
     step = asker if asker > source else position
     reason = (
@@ -271,7 +272,7 @@ def _excess(known: Known, position: int, amount: _Amount, source: int, most: _Am
     return known.clue(step, ClueKind.EXCEEDED, reason, *quotes, value=amount.figure.value)
 
 
-def _argument(known: Known, position: int, amount: _Amount) -> Evidence:
+def _argument(known: Known, position: int, amount: Amount) -> Evidence:
     step = known.reading.steps[position]
     return Evidence(step=step.index, quote=around(step.input, amount.figure.literal, reach=40))
 
@@ -289,12 +290,12 @@ def misreported_deeds(known: Known) -> Iterator[Clue]:
             yield _misreport(known, deed, amount, found)
 
 
-def _unsaid_amounts(known: Known, stated: Sequence[Figure]) -> Iterator[tuple[_Deed, _Amount]]:
+def _unsaid_amounts(known: Known, stated: Sequence[Figure]) -> Iterator[tuple[_Deed, Amount]]:
     """Yield the deeds with the only amount of their result, if the answer does not state it."""
     for deed in _deeds(known):
         if not deed_of(deed.tool):
             continue
-        amounts = [one for one in _amounts(deed.result) if one.figure.unit and not one.figure.is_label]
+        amounts = [one for one in amounts_in(deed.result) if one.figure.unit and not one.figure.is_label]
         if len(amounts) == 1 and not any(one.is_about(amounts[0].figure.value) for one in stated):
             yield deed, amounts[0]
 
@@ -320,14 +321,14 @@ def _reports(answer: str, stated: Sequence[Figure]) -> Iterator[_Report]:
         )
 
 
-def _reports_on(report: _Report, amount: _Amount, acts: frozenset[str]) -> bool:
+def _reports_on(report: _Report, amount: Amount, acts: frozenset[str]) -> bool:
     """Tell whether a sentence gives a deed's amount: in its unit, with a word for what was done."""
     if report.figure.unit != amount.figure.unit:
         return False
     return bool(acts & report.acts) or bool((amount.words - {amount.figure.unit}) & report.words)
 
 
-def _misreport(known: Known, deed: _Deed, amount: _Amount, report: _Report) -> Clue:
+def _misreport(known: Known, deed: _Deed, amount: Amount, report: _Report) -> Clue:
     told = report.figure
     position = known.first_with(told.literal, after=deed.position)
     returned = amount.figure

@@ -113,7 +113,7 @@ _CURRENCIES: Final = {
     "a$": "aud", "c$": "cad", "s$": "sgd", "hk$": "hkd", "nt$": "twd", "₩": "krw", "krw": "krw", "₽": "rub",
     "₺": "try", "try": "try", "tl": "try", "₫": "vnd", "vnd": "vnd", "đ": "vnd", "฿": "thb", "thb": "thb",
     "₪": "ils",
-    "percent": "%", "prozent": "%", "pct": "%",
+    "cents": "cent", "percent": "%", "prozent": "%", "pct": "%",
     "watt": "w", "watts": "w", "kilowatt": "kw", "kilowatts": "kw", "hours": "h", "hour": "h", "hrs": "h",
     "minutes": "min", "minute": "min", "mins": "min", "seconds": "s", "second": "s", "sec": "s",
     "days": "day", "kilometers": "km", "kilometres": "km", "meters": "m", "metres": "m", "kilograms": "kg",
@@ -127,7 +127,7 @@ CURRENCY_CODES: Final = frozenset((
 """Normalised units that are currencies."""
 _KEY_UNITS: Final = frozenset((
     "w", "kw", "kwh", "mwh", "wh", "gb", "mb", "tb", "kb", "ms", "s", "h", "min", "kg", "g", "t", "km", "m",
-    "mm", "cm", "l", "ml", "mi", "ft", "lb", "oz",
+    "mm", "cm", "l", "ml", "mi", "ft", "lb", "oz", "mg", "cent",
 ))  # fmt: skip
 """Units that end the key of a JSON object (``total_w``)."""
 _RATE: Final = re.compile(

@@ -1,13 +1,14 @@
-"""Conditions of the task that are a yes or no of each entry: an operator, organic, refundable. Pure.
+"""Conditions of the task that a column of a list tells of each entry: organic, refundable, a gearbox. Pure.
 
-The task names the column, a call takes an entry that says no where another one says yes, and the answer
-leaves the column out.
+The task names a column of yes and no, a call takes an entry that says no where another one says yes, and the
+answer leaves the column out; or the task rules the column out ("no nuts"), and the entry says yes. Of a
+column with a few words that repeat, the task may name one: an automatic, where the call takes a manual.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
@@ -31,6 +32,12 @@ _NEGATED: Final = re.compile(
 )
 _FREE: Final = re.compile(r"[\s-]?(?:free|frei|freie[nrsm]?|vrij|vrije)\b", re.IGNORECASE)
 """What follows a word of what is not wanted: ``gluten free``, ``glutenfrei``."""
+_JUST_NEGATED: Final = re.compile(
+    r"\b(?:no|not|without|ohne|kein\w*|sans|sin|senza|sem|zonder|geen|bez|без)\s(?:any\s)?$", re.IGNORECASE
+)
+_ANY_WORD: Final = re.compile(r"[^\W\d_]{3,}")
+_LEAST_CATEGORY: Final = 4
+_LONGEST_CATEGORY: Final = 24
 _LEAST: Final = 5
 """Letters of a word of the task that may name a column."""
 _WORD: Final = re.compile(rf"[^\W\d_]{{{_LEAST},}}")
@@ -39,13 +46,16 @@ _WORD: Final = re.compile(rf"[^\W\d_]{{{_LEAST},}}")
 def unmet_flags(known: Known) -> Iterator[Clue]:
     """Yield the entries that the answer chose although they lack what the task asks for."""
     answer = known.answer
-    results = known.results() if answer else ()
-    lists = [(one, keys) for _, text in results for one in lists_in(text) if (keys := _flags(one))]
-    if not lists or known.admits_fault or has_alternative(known.asked):
+    every = [one for _, text in known.results() for one in lists_in(text)] if answer else []
+    if not every or known.admits_fault or has_alternative(known.asked):
         return
+    yield from (one for listed in every for one in _other_words(known, listed))
+    lists = [(one, keys) for one in every if (keys := _flags(one))]
     wanted, told = _wanted(known.asked), beginnings_in(answer, _LEAST)
+    barred = _unwanted(known.asked) if lists else frozenset()
     small, words = answer.casefold(), words_in(answer)
     for listed, keys in lists:
+        yield from _barred_flags(known, listed, [key for key in keys if key.casefold() in barred])
         asked = [key for key in keys if beginnings_in(key, _LEAST) & wanted]
         meant = [key for key in asked if beginnings_in(key, _LEAST).isdisjoint(told)]
         named = [entry for entry in listed.entries if meant and entry.is_named_in(words, small)]
@@ -55,6 +65,68 @@ def unmet_flags(known: Known) -> Iterator[Clue]:
         for key in meant if is_taken else ():
             if _is_no(named[0].fields[key]):
                 yield _clue(known, named[0], key, small)
+
+
+def _barred_flags(known: Known, listed: Listed, keys: Sequence[str]) -> Iterator[Clue]:
+    """Yield the taken entry that says yes to what the task rules out, unless the answer speaks of it."""
+    words = words_in(known.answer)
+    entry = _only_taken(known, listed) if keys else None
+    for key in keys if entry is not None else ():
+        if entry is not None and _is_yes(entry.fields[key]) and key.casefold() not in words:
+            yield _clue(known, entry, key, known.answer.casefold(), "which the task rules out")
+
+
+def _other_words(known: Known, listed: Listed) -> Iterator[Clue]:
+    """Yield the taken entry with another word in a column than the one that the task names."""
+    asked, words = known.asked.casefold(), words_in(known.answer)
+    for key in _categories(listed):
+        values = {str(entry.fields[key]).casefold() for entry in listed.entries}
+        named = [one for one in values if re.search(rf"(?<!\w){re.escape(one)}(?!\w)", asked)]
+        entry = _only_taken(known, listed) if len(named) == 1 and not _is_negated(asked, named[0]) else None
+        if entry is None:
+            continue
+        chosen = str(entry.fields[key]).casefold()
+        others = [one for one in listed.entries if str(one.fields[key]).casefold() == named[0]]
+        is_told = not words.isdisjoint(words_in(chosen)) or not words.isdisjoint(words_in(key))
+        if chosen != named[0] and not is_told and any(_is_as_good(one, entry) for one in others):
+            shown = next(str(one.fields[key]) for one in others)
+            yield _clue(known, entry, key, known.answer.casefold(), f"where the task asks for {shown}")
+
+
+def _categories(listed: Listed) -> list[str]:
+    """Return the columns with a word or two in each entry, of which some repeat."""
+    rows = [entry.fields for entry in listed.entries]
+    keys = [key for key in rows[0] if key and all(_is_category(row.get(key, "")) for row in rows)]
+    return [key for key in keys if 1 < len({row[key] for row in rows}) < len(rows)]
+
+
+def _is_category(value: Scalar) -> bool:
+    if not isinstance(value, str) or _is_no(value) or _is_yes(value):
+        return False
+    return _LEAST_CATEGORY <= len(value) <= _LONGEST_CATEGORY and value.replace(" ", "").isalpha()
+
+
+def _is_as_good(entry: Entry, chosen: Entry) -> bool:
+    """Tell whether an entry says yes wherever the chosen one does: it is not sold out."""
+    return all(_is_yes(entry.fields.get(key, "")) for key, value in chosen.fields.items() if _is_yes(value))
+
+
+def _only_taken(known: Known, listed: Listed) -> Entry | None:
+    """Return the only entry that the answer names, if a call takes it and the answer names no other."""
+    small, words = known.answer.casefold(), words_in(known.answer)
+    named = [entry for entry in listed.entries if entry.is_named_in(words, small)]
+    return named[0] if len(named) == 1 and _is_taken(known, named[0]) else None
+
+
+def _is_negated(asked: str, word: str) -> bool:
+    places = (one.start() for one in re.finditer(re.escape(word), asked))
+    return any(_NEGATED.search(asked[max(0, at - 30) : at]) for at in places)
+
+
+def _unwanted(asked: str) -> frozenset[str]:
+    """Return the words that the task rules out right after a word that denies: ``no nuts``."""
+    found = ((one, asked[max(0, one.start() - 30) : one.start()]) for one in _ANY_WORD.finditer(asked))
+    return frozenset(one[0].casefold() for one, before in found if _JUST_NEGATED.search(before))
 
 
 def _is_taken(known: Known, entry: Entry) -> bool:
@@ -95,12 +167,12 @@ def _is_yes(value: Scalar) -> bool:
     return value is True or (isinstance(value, str) and _YES.match(value) is not None)
 
 
-def _clue(known: Known, entry: Entry, key: str, answer: str) -> Clue:
+def _clue(known: Known, entry: Entry, key: str, answer: str, why: str = "which the task asks for") -> Clue:
     name = next((one for one in entry.names if one in answer), entry.names[0])
     position = known.first_said(lambda text: name in text.casefold())
     said = known.reading.steps[position].output
     at = max(0, said.casefold().find(name))
     shown = said[at : at + len(name)] or name
-    reason = f"chose {shown[:60]} ({key[:40]}: {str(entry.fields[key])[:40]}), which the task asks for"
+    reason = f"chose {shown[:60]} ({key[:40]}: {str(entry.fields[key])[:40]}), {why}"
     quote = known.quote(position, shown)
     return known.clue(position, ClueKind.CONSTRAINT, reason, quote, sign="limit", most=0.8)

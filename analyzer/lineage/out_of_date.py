@@ -8,20 +8,25 @@ from datetime import date
 from typing import Any, Final
 
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.dates import DateFound, Day, agree, dates_in, years_in
+from analyzer.lineage.dates import DateFound, Day, agree, clocks_in, dates_in, years_in
 from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import figures
-from analyzer.lineage.known import Known
+from analyzer.lineage.known import BEFORE, Known
 from analyzer.lineage.vocabulary import denies
 from analyzer.signals.run_view import HEAD
 from semconv.model import StepKind
 
 _OF_DATA: Final = re.compile(
-    r"(?:as_?of|(?:last_?)?(?:updated?|modified|refreshed|fetched|retrieved|observed|measured|synced)(?:_?(?:at|on))?|quoted_?at)$",
+    r"(?:as_?of|(?:last_?)?(?:updated?|modified|refreshed|fetched|retrieved|observed|measured|synced)(?:_?(?:at|on))?|quoted_?at"
+    r"|stand|(?:letzte_)?aktualisier(?:t|ung)(?:_am)?|(?:[uú]ltima_)?actualiza(?:do|ci[oó]n)|atualizado(?:_em)?"
+    r"|(?:[uú]ltima_)?atualiza[cç][aã]o|(?:date_)?(?:de_)?(?:mise_[aà]_jour|maj|relev[eé])|aggiornat[oa](?:_al)?"
+    r"|(?:ultimo_)?aggiornamento|bijgewerkt(?:_op)?|обновлено|更新日?時?|更新时间|更新時間|갱신)$",
     re.IGNORECASE,
 )
 """Keys of the time at which data was right, with which it may be out of date after a month."""
-_OF_ANYTHING: Final = re.compile(r"(?:date|time|timestamp|day)$", re.IGNORECASE)
+_OF_ANYTHING: Final = re.compile(
+    r"(?:date|time|timestamp|day|datum|fecha|data|dato|dag|tarih|tanggal|дата|日付|日期|날짜)$", re.IGNORECASE
+)
 """Keys that may also be the time of an event: only old and small records of figures count."""
 _MONTH: Final = 31
 _HALF_YEAR: Final = 183
@@ -41,6 +46,58 @@ def outdated_results(known: Known) -> Iterator[Clue]:
         used = stated & _numbers(row)
         if found is not None and used:
             yield _clue(known, step, found, min(used))
+
+
+def other_years(known: Known) -> Iterator[Clue]:
+    """Yield the result for the very day that people ask about, of another year, if the answer hides it.
+
+    A call that asks for the other year has its reason: a comparison with the year before.
+    """
+    answer = known.answer
+    asked = [one for one in dates_in(known.asked) if len(one.readings) == 1 and one.readings[0].year]
+    if len(asked) != 1 or not answer or denies(answer) or len(years_in(known.asked)) > 1:
+        return
+    if any(agree(asked[0], one.date) for one in known.dates if one.told.position != BEFORE):
+        return
+    for step, text in known.results():
+        row = _record(text)
+        dates = [found for key, value in row.items() if _names_its_day(key) for found in dates_in(str(value))]
+        call = known.reading.steps[step]
+        if len(dates) != 1 or any(agree(dates[0], one) for one in dates_in(call.input[:HEAD])):
+            continue
+        if _is_of_other_year(dates[0], asked[0].readings[0], answer) and _told_in(row) & _told(answer):
+            yield _other_year(known, step, dates[0].literal, asked[0].literal)
+            return
+
+
+def _names_its_day(key: str) -> bool:
+    """Tell whether a key is that of the day which a record is about, or at which it was right."""
+    return bool(_OF_DATA.search(key) or _OF_ANYTHING.match(key))
+
+
+def _told_in(row: Mapping[str, Any]) -> frozenset[float]:
+    """Return the figures and times of the other fields of a record."""
+    others = (str(value) for key, value in row.items() if not _names_its_day(key))
+    return frozenset(value for text in others for value in _told(text))
+
+
+def _told(text: str) -> frozenset[float]:
+    """Return the figures of a text, and its times of day as minutes below zero."""
+    stated = frozenset(one.value for one in figures(text) if not one.is_label)
+    return stated | {-1.0 - one.minutes for one in clocks_in(text)}
+
+
+def _is_of_other_year(found: DateFound, wanted: Day, answer: str) -> bool:
+    day = found.readings[0]
+    is_same_day = len(found.readings) == 1 and day[1:] == wanted[1:]
+    return is_same_day and day.year not in {0, wanted.year, *years_in(answer)}
+
+
+def _other_year(known: Known, source: int, found: str, asked: str) -> Clue:
+    used = _told_in(_record(known.reading.steps[source].output)) & _told(known.answer)
+    position = known.first_said(lambda text: not used.isdisjoint(_told(text)), after=source)
+    reason = f"answered for {asked} with what {known.giver(source)} returned for {found}, and did not say so"
+    return known.clue(position, ClueKind.OUT_OF_DATE, reason, known.quote(source, found))
 
 
 _PERIODS: Final = (

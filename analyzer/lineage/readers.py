@@ -22,13 +22,13 @@ from analyzer.lineage.limits import broken_limits
 from analyzer.lineage.offered import unmade_calls
 from analyzer.lineage.older import older_values
 from analyzer.lineage.other_calls import calls_for_other_rows
-from analyzer.lineage.out_of_date import other_periods, outdated_results
+from analyzer.lineage.out_of_date import other_periods, other_years, outdated_results
 from analyzer.lineage.overstated import overstated_deeds
 from analyzer.lineage.pages import unread_pages
 from analyzer.lineage.retold import retold_figures
-from analyzer.lineage.siblings import figures_of_siblings
+from analyzer.lineage.siblings import figures_of_siblings, figures_of_unasked
 from analyzer.lineage.superseded import replaced_versions
-from analyzer.lineage.targets import deeds_on_barred, deeds_on_siblings
+from analyzer.lineage.targets import barred_deeds, deeds_on_barred, deeds_on_siblings
 from analyzer.lineage.totals import wrong_totals
 from analyzer.lineage.unanswered import figures_for_failed
 from analyzer.lineage.units import changed_units
@@ -43,11 +43,13 @@ READERS: Final[tuple[LineageReader, ...]] = (
     contradicting_arguments,
     deeds_on_siblings,
     deeds_on_barred,
+    barred_deeds,
     cut_lists,
     dropped_entries,
     unread_pages,
     outdated_results,
     other_periods,
+    other_years,
     replaced_versions,
     older_values,
     changed_units,
@@ -68,6 +70,7 @@ READERS: Final[tuple[LineageReader, ...]] = (
     figures_for_failed,
     calls_for_other_rows,
     figures_of_siblings,
+    figures_of_unasked,
     wrong_weekdays,
     wrong_totals,
 )

@@ -33,7 +33,8 @@ _LEAST_DIGITS: Final = 3
 
 def retold_figures(known: Known) -> Iterator[Clue]:
     """Yield the figures that an agent wrote with a slip of one that it had heard."""
-    answered = {one.value for one in figures(prose_of(known.answer))}
+    stated = figures(prose_of(known.answer))
+    answered = {one.value for one in stated}
     heard: defaultdict[str, _Heard] = defaultdict(_Heard)
     said: set[float] = set()
     for position, step in enumerate(known.reading.steps if answered else ()):
@@ -43,12 +44,30 @@ def retold_figures(known: Known) -> Iterator[Clue]:
         text = prose_of(known.reading.outputs[position])
         own = figures(text)
         new = [one for one in own if _is_telling(one) and one.value not in said]
-        new = [one for one in new if one.value in answered or len(one.digits) >= _LONG]
+        new = [one for one in new if one.value in answered or _may_feed(one)]
         remembered = heard[step.agent].figures() if new else []
         for figure, given in _slips(new, remembered, {one.value for one in own}):
+            is_told = figure.value in answered or len(figure.digits) >= _LONG
+            if not is_told and not _is_added_up(figure, given, (*own, *remembered), stated):
+                continue
             if not _is_called_again(known, position, figure, given):
                 yield _clue(known, position, figure, given)
         said |= {one.value for one in own}
+
+
+def _may_feed(figure: Figure) -> bool:
+    """Tell whether a figure that the answer lacks counts if the answer has what was computed with it."""
+    return len(figure.digits) >= _LONG or len(figure.literal_digits) >= _LEAST_DIGITS
+
+
+def _is_added_up(figure: Figure, given: Figure, known: Sequence[Figure], stated: Sequence[Figure]) -> bool:
+    """Tell whether the answer has the sum of a figure and a known one, and no sum of what was heard."""
+    others = {one.value for each in known for one in each.as_read()} - {figure.value, given.value}
+    told = [each for one in stated for each in one.as_read()]
+    wrong, right = (
+        any(one.is_about(each.value + other) for one in told for other in others) for each in (figure, given)
+    )
+    return wrong and not right
 
 
 def _messages(step: Step) -> Sequence[str]:
@@ -102,13 +121,21 @@ def _slips(new: list[Figure], heard: list[Figure], said: set[float]) -> Iterator
     for figure in new:
         if len(figure.digits) < _LEAST_DIGITS and figure.unit == "%" and len(shares) > _FEW_SHARES:
             continue  # alike by chance
-        near = (one for one in heard if one.value not in said and _is_near(figure, one, heard, said))
-        given = next(near, None)
+        readings = [*figure.as_read()]
+        near = (
+            (each, one)
+            for each in readings
+            for one in heard
+            if one.value not in said and _is_near(each, one, heard, said)
+        )
+        read, given = next(near, (figure, None))
         if given is None:
             continue
-        results = plain_results([each for one in heard for each in one.readings if each][-_MOST_WORKED:])
-        if not any(map(figure.is_about, (*(each.value for each in heard), *results))):
-            yield figure, given
+        worked = list(dict.fromkeys(each for one in heard for each in one.readings if each))
+        results = plain_results(worked[-_MOST_WORKED:])
+        known = (*(each.value for each in heard), *results)
+        if not any(each.is_about(value) for each in readings for value in known):
+            yield read, given
 
 
 def _is_slip(figure: Figure, one: Figure) -> bool:

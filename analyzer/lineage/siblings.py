@@ -3,6 +3,9 @@
 Two calls of a tool that differ in one name, one of which is asked for: an answer that names it, gives figures
 that only the other call returned, and none that only the right one did, answers for the wrong thing. Nothing
 may lead from the right one to the other: a result that names it, people who do, or an order in the task.
+
+Nor has an answer a source for the second of two things that the task names side by side ("plots A and B") if
+calls and results have the first alone, and a figure that nothing gives stands beside the second.
 """
 
 from __future__ import annotations
@@ -13,8 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Any, Final
 
+from analyzer.lineage.claims import judged
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.figures import figures
+from analyzer.lineage.figures import Figure, figures, prose_of
 from analyzer.lineage.known import Known, words_in
 from analyzer.lineage.sources import Source
 from analyzer.signals.run_view import HEAD
@@ -37,6 +41,13 @@ _LEAST_WORD: Final = 4
 _LEAST_SHARED: Final = 3
 _MOST_OTHERS: Final = 2
 """Words that the names of two versions of a file share, and words in which they differ."""
+_LONGEST_SIDE: Final = 24
+_START: Final = r"(?<!\w)"
+_AND: Final = r"\s(?:and|or|und|oder|et|ou|y|e|o|ed|og|och|en|i|a|ja|ve|и|та|și|và|dan)\s"
+_SPACED_NAME: Final = r"[^\W_][\w.-]*"
+_DENSE_NAME: Final = r"[\u3400-\u9fff]{1,8}|[\u30a0-\u30ff]{2,12}"
+_DENSE_AND: Final = r"(?:と|や|および|及び|和|与|與|、)"
+_PART_END: Final = re.compile(r"[.;,!?\n](?=\s|$)|[。；、，]")  # noqa: RUF001 - other scripts
 _MOST_CALLS: Final = 12
 """Latest calls of a tool that are compared with each other."""
 
@@ -73,6 +84,63 @@ def figures_of_siblings(known: Known) -> Iterator[Clue]:
         if own and taken and not own & stated and not is_led and not _has_other_source(known, other, taken):
             yield _clue(known, right, other, (name, instead), min(taken))
             return
+
+
+def figures_of_unasked(known: Known) -> Iterator[Clue]:
+    """Yield the first figure from nowhere beside a thing that no call asked for, but its neighbour."""
+    answer = prose_of(known.answer)
+    lone = judged(known.reading, answer).lone if answer and not known.is_blind else ()
+    if not lone or known.admits_fault:
+        return
+    texts = [text for _, text in known.results()]
+    seen = " ".join([*texts, *(one.input[:HEAD] for one in known.reading.steps if one.kind is StepKind.TOOL)])
+    for asked, other in _side_by_side(known):
+        if other in seen or asked not in seen:
+            continue
+        figure = next((one for one in lone if _stands_beside(answer, other, one)), None)
+        if figure is not None:
+            position = known.first_with(figure.literal)
+            reason = f"gave {figure.shown} for {other}, for which there was no call, as there was for {asked}"
+            quote = known.quote(position, figure.literal)
+            yield known.clue(position, ClueKind.INVENTED, reason, quote, value=figure.value, sign="figures")
+            return
+
+
+def _side_by_side(known: Known) -> Iterator[tuple[str, str]]:
+    """Yield the arguments of calls that the task names beside another name of their form, with that name."""
+    task = known.reading.trajectory.task[:HEAD]
+    values = {
+        value
+        for step in known.reading.steps
+        if step.kind is StepKind.TOOL and known.reading.faults[step.index] is Fault.NONE
+        for value in mapping(step.input[:HEAD]).values()
+        if isinstance(value, str) and 0 < len(value) <= _LONGEST_SIDE
+    }
+    for value in sorted(values):
+        dense = not value.isascii() and all(map(_is_dense, value))
+        joint = _DENSE_AND if dense else _AND
+        name = _DENSE_NAME if dense else _SPACED_NAME
+        found = re.search(rf"{'' if dense else _START}{re.escape(value)}{joint}({name})", task)
+        other = found[1].rstrip(".") if found is not None else ""
+        is_alike = dense or (_form(other) == _form(value) != (False, False))
+        if other and other != value and is_alike:
+            yield value, other
+
+
+def _is_dense(letter: str) -> bool:
+    return "\u3040" <= letter <= "\u9fff"
+
+
+def _form(name: str) -> tuple[bool, bool]:
+    """Return whether a name begins with a capital, and whether it has a digit."""
+    return name[:1].isupper(), any(map(str.isdigit, name))
+
+
+def _stands_beside(text: str, name: str, figure: Figure) -> bool:
+    """Tell whether a figure is the first one after a name, in its clause."""
+    at = text.rfind(name, 0, figure.start)
+    between = text[at + len(name) : figure.start] if at >= 0 else "\n"
+    return not any(map(str.isdigit, between)) and _PART_END.search(between) is None
 
 
 def _difference(right: _Look, other: _Look, asked: frozenset[str]) -> tuple[str, str]:

@@ -7,6 +7,9 @@ result, and no message, has both. A result that lists them shows only that both 
 A task that rules a name out ("all but P-552", "do not touch db-2") is broken by a deed on it that was done on
 others as well: what was to be done with them was not to be done with it. "Not before it is drained" only puts
 it off, and "do not forget web-13" and "not only web-11" ask for it.
+
+A task may also rule a deed out ("suspend it, do not cancel it"): a call of a tool whose name begins with that
+verb breaks it, if all that the clause names is in the call.
 """
 
 from __future__ import annotations
@@ -18,12 +21,12 @@ from typing import Final
 
 from analyzer.lineage.barred import EXCEPT
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.deeds import acts_of
+from analyzer.lineage.deeds import acts_of, spaced
 from analyzer.lineage.entries import record_texts
 from analyzer.lineage.known import Known, around
 from analyzer.lineage.vocabulary import phrases
 from analyzer.signals.commands import call_name
-from analyzer.signals.run_view import HEAD, callers_of, own_words
+from analyzer.signals.run_view import HEAD, QUOTE, callers_of, own_words
 from analyzer.signals.tool_names import deed_of, looks_up
 from analyzer.signals.tool_results import Fault
 from semconv.model import Evidence, StepKind
@@ -42,6 +45,10 @@ _MOST_PAIRS: Final = 12
 _MANY: Final = 3
 """Siblings on one line from which it only lists them."""
 _CLAUSE: Final = re.compile(r"[.;:!?\n](?=\s|$)")
+_VERB_CLAUSE: Final = re.compile(r"[.;:!?\n,](?=\s|$)|\s(?:but|aber|mais|pero|mas|ma|and|und|et|y|e)\s")
+_LONG_WORD: Final = re.compile(r"[^\W\d_]{4,}|[^\W_]*\d[^\W_]*")
+_STEM: Final = 4
+"""Letters that the forms of a verb have in common: ``anular`` and ``anules``."""
 _NEAR: Final = 4
 """Words between a word that denies and the name."""
 
@@ -80,6 +87,49 @@ def deeds_on_barred(known: Known) -> Iterator[Clue]:
                 words = f"says “{barred[name]}”"
                 yield _clue(known, position, name, words, position if asker is None else asker)
                 return
+
+
+def barred_deeds(known: Known) -> Iterator[Clue]:
+    """Yield the first call of a tool that does what the task, and nobody after it, rules out."""
+    task = known.reading.trajectory.task
+    steps = known.reading.steps
+    is_last_word = not any(map(str.isalpha, known.asked.removeprefix(task[:HEAD])))
+    ruled_out = list(_ruled_out(task, known.languages)) if is_last_word else []
+    for position, step in enumerate(steps if ruled_out and not known.admits_fault else ()):
+        if step.kind is not StepKind.TOOL or known.reading.faults[position] is not Fault.NONE:
+            continue
+        verb, *thing = [*spaced(step.target or "").casefold().split(), ""]
+        for stem, things, words in ruled_out if not looks_up(step.target or "") else ():
+            call = f"{spaced(step.target or '')} {step.input[:HEAD]}".casefold()
+            if len(thing) > 1 and verb.startswith(stem) and all(one in call for one in things):
+                yield _barred_deed(known, position, words)
+                return
+
+
+def _ruled_out(task: str, languages: tuple[str, ...]) -> Iterator[tuple[str, frozenset[str], str]]:
+    """Yield the beginning of each verb that stands right after a word that denies, and nowhere else.
+
+    With it come the beginnings of the other words of its clause, which say what must not be done, and the
+    words themselves.
+    """
+    small = task.casefold()
+    for clause in _VERB_CLAUSE.split(task):
+        denials = [*phrases("no", languages).finditer(clause)]
+        excuses = (phrases(kind, languages).search(clause) for kind in ("forget", "until", "only"))
+        if len(denials) != 1 or any(excuses):
+            continue
+        words = [one.casefold() for one in _LONG_WORD.findall(clause[denials[0].end() :])]
+        if words and len(words) <= _NEAR and small.count(words[0][:_STEM]) == 1:
+            things = frozenset(one[:_STEM] for one in words[1:])
+            yield words[0][:_STEM], things, clause[denials[0].start() :].strip()
+
+
+def _barred_deed(known: Known, position: int, words: str) -> Clue:
+    call = known.reading.steps[position]
+    asker = callers_of(known.reading.steps)[position]
+    quote = Evidence(step=call.index, quote=f"{call.target} {call.input[:HEAD]}"[:QUOTE])
+    reason = f"called {call.target}, where the task says “{' '.join(words.split())}”"
+    return known.clue(position if asker is None else asker, ClueKind.EXCEEDED, reason, quote)
 
 
 def _barred(task: str, languages: tuple[str, ...]) -> Mapping[str, str]:

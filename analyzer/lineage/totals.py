@@ -1,5 +1,6 @@
 """Totals that the lines above them do not add up to: 6,750.50 below four amounts of 6,850.50. Pure.
 
+The parts may also stand on the total's own line, a clause each: "Two tickets: 236. Hotel: 164. Total: 450".
 Such a line may also hold a mean, or leave out what is included; so only a total counts that looks like a slip
 of the sum.
 """
@@ -16,11 +17,16 @@ from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance
 from analyzer.lineage.figures import Figure, figures
 from analyzer.lineage.known import Known
 from analyzer.lineage.vocabulary import phrases
+from analyzer.signals.run_view import HEAD
 from analyzer.signals.wordings import languages_in
+from semconv.model import StepKind
 from semconv.record import record
 
 _MARKS: Final = " |*_-•>#\t"
 _RULE: Final = re.compile(r"[\s|:+=—–-]*")  # noqa: RUF001 - as written
+_CLAUSE_END: Final = re.compile(r"[.;,](?=\s|$)|[。；、]")  # noqa: RUF001 - other scripts
+_NAMED: Final = re.compile(r"[^\W\d].{0,60}?(?::\s|=\s|：)\D{0,6}\d[^:]*$")  # noqa: RUF001 - as above
+"""A clause that names one figure: ``Hotel: 164``."""
 _LEAST: Final = 2
 _MOST: Final = 60
 _REACH: Final = 24
@@ -51,13 +57,28 @@ class _Block:
 
 
 def wrong_totals(known: Known) -> Iterator[Clue]:
-    """Yield the totals of the answer that are a slip of what the lines above them add up to."""
-    answer = known.answer
-    for block in _blocks(answer) if "\n" in answer else ():
-        total = block.total
-        difference = abs(total.value - block.sum)
-        if block.is_wrong() and not any(one.is_about(difference) for one in figures(answer)):
-            yield _clue(known, block)
+    """Yield the totals that are a slip of what the lines above them add up to, and that the answer gives."""
+    answered = {one.value for one in figures(known.answer)}
+    for text in dict.fromkeys([known.answer, *_said(known)]) if answered else ():
+        for block in (*_blocks(text, text.splitlines()), *_clauses(text)):
+            total = block.total
+            difference = abs(total.value - block.sum)
+            is_told = total.value in answered and not any(one.is_about(difference) for one in figures(text))
+            if is_told and block.is_wrong():
+                yield _clue(known, block)
+
+
+def _said(known: Known) -> Iterator[str]:
+    steps = enumerate(known.reading.steps)
+    return (known.reading.outputs[place][:HEAD] for place, step in steps if step.kind is not StepKind.TOOL)
+
+
+def _clauses(text: str) -> Iterator[_Block]:
+    """Yield the total at the end of a line whose clauses before it have a figure each, all after a colon."""
+    for line in text.splitlines()[:_MOST]:
+        clauses = [one for one in _CLAUSE_END.split(line) if one.strip()]
+        if len(clauses) > _LEAST and all(_NAMED.search(one) for one in clauses):
+            yield from _blocks(text, clauses)
 
 
 def _clue(known: Known, block: _Block) -> Clue:
@@ -75,12 +96,12 @@ def _clue(known: Known, block: _Block) -> Clue:
     )
 
 
-def _blocks(answer: str) -> Iterator[_Block]:
-    """Yield the totals below neighbouring lines that have one figure of their unit in the same place."""
-    is_total = phrases("total", languages_in(answer))
-    if not is_total.search(answer):
+def _blocks(text: str, parts: Sequence[str]) -> Iterator[_Block]:
+    """Yield the totals below neighbouring parts of a text that have one figure of their unit in one place."""
+    is_total = phrases("total", languages_in(text))
+    if len(parts) <= _LEAST or not is_total.search(text):
         return
-    lines = [line for line in answer.splitlines()[:_MOST] if not _RULE.fullmatch(line)]
+    lines = [line for line in parts[:_MOST] if not _RULE.fullmatch(line)]
     rows = [(line, _amounts(line)) for line in lines]
     for has_figures, group in groupby(rows, key=lambda row: bool(row[1])):
         above: list[Sequence[Figure]] = []

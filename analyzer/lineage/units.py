@@ -17,13 +17,16 @@ from itertools import islice, pairwise
 from typing import Any, Final
 
 from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.deeds import Amount, amounts_in
 from analyzer.lineage.derivation import BY_CHANCE
 from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, prose_of, unit_of
-from analyzer.lineage.known import Known, counts_in
+from analyzer.lineage.known import Known, around, counts_in
+from analyzer.signals.commands import call_name
 from analyzer.signals.normalize import excerpt
 from analyzer.signals.numbers import measure_of
-from analyzer.signals.run_view import HEAD
+from analyzer.signals.run_view import HEAD, own_words
+from analyzer.signals.tool_names import looks_up
 from semconv.model import Evidence, StepKind
 from semconv.record import record
 
@@ -56,6 +59,7 @@ _SIZES: Final[Mapping[str, tuple[float, ...]]] = {
     "kib": (1024.0,), "mib": (1024.0**2,), "gib": (1024.0**3,), "tib": (1024.0**4,),
 }  # fmt: skip
 """Sizes of units within their dimension; of bytes both that are in use."""
+_CENT: Final = "cent"
 _WHOLE: Final = "jpy"
 """The currency without cents (ISO 4217): its amounts are no hundredths, as those of others often are."""
 _PLAIN: Final = re.compile(r"\d[\d.,]{0,24}")
@@ -81,6 +85,7 @@ class _Returned:
 def changed_units(known: Known) -> Iterator[Clue]:
     """Yield the figures in another unit than a returned one that its conversion does not give."""
     yield from _misconverted_at_once(known)
+    yield from islice(_misconverted_in_deeds(known), 1)
     answered = figures(known.answer)
     if not any(_dimension(one.unit) for one in answered):
         return
@@ -131,6 +136,63 @@ def _misconverted_at_once(known: Known) -> Iterator[Clue]:
             if is_told and _is_wrong_in_any_reading(one, other) and not _is_given(known, other):
                 yield _clue(known, position, other, _Returned(unit=one.unit, figure=one, step=position))
                 return
+
+
+def _misconverted_in_deeds(known: Known) -> Iterator[Clue]:
+    """Yield the deeds that take the number of an earlier result in another unit.
+
+    The keys name the same amount: ``amount_eur`` is 48250, where ``amount_cents`` was returned.
+    """
+    returned: list[tuple[int, Amount]] = []
+    for position, step in enumerate(known.reading.steps):
+        if step.kind is not StepKind.TOOL:
+            continue
+        for one in amounts_in(step.input[:HEAD]) if returned and not looks_up(call_name(step)) else ():
+            same = [each for each in returned if each[1].figure.value == one.figure.value]
+            if (
+                same
+                and all(_is_in_other_unit(one, each) for _, each in same)
+                and not _is_spoken(known, one, position)
+            ):
+                origin = known.origin_of(one.figure.literal, position)
+                yield _deed_clue(known, position, origin, one.figure, same[-1])
+        amounts = (one for one in amounts_in(step.output[:HEAD]) if one.figure.unit)
+        returned += [(position, one) for one in amounts if len(one.figure.digits) >= _LEAST_DIGITS]
+
+
+def _is_in_other_unit(one: Amount, other: Amount) -> bool:
+    """Tell whether the keys of two numbers name the same amount in different units of one dimension."""
+    ours, theirs = one.figure.unit, other.figure.unit
+    shared = (one.words & other.words) - {ours, theirs}
+    return bool(shared) and _is_other_unit(ours, theirs)
+
+
+def _is_spoken(known: Known, one: Amount, before: int) -> bool:
+    """Tell whether somebody gave an amount in its unit before a call."""
+    said = (each for each in _spoken(known, before) if each.value == one.figure.value)
+    return any(each.has_unit_of(one.figure) for each in said)
+
+
+def _is_other_unit(unit: str, given: str) -> bool:
+    """Tell whether two units are different ones of the same dimension."""
+    ours, theirs = _dimension(unit), _dimension(given)
+    return ours is not None and theirs is not None and ours[0] == theirs[0] and ours != theirs
+
+
+def _spoken(known: Known, before: int) -> Iterator[Figure]:
+    """Yield the figures of people and of instructions, and those that agents said before a call."""
+    yield from (each for one in known.sources if not one.is_result for each in one.figures)
+    yield from figures(known.instructions)
+    steps = known.reading.steps[:before]
+    yield from (one for step in steps if step.kind is not StepKind.TOOL for one in figures(own_words(step)))
+
+
+def _deed_clue(known: Known, deed: int, origin: int, figure: Figure, given: tuple[int, Amount]) -> Clue:
+    call, (step, one) = known.reading.steps[deed], given
+    returned = f"{known.giver(step)} returned {one.figure.literal} {one.figure.unit}"
+    reason = f"called {call.target or 'a tool'} with {figure.literal} {figure.unit.upper()}, where {returned}"
+    quote = Evidence(step=call.index, quote=around(call.input, figure.literal, reach=40))
+    return known.clue(origin, ClueKind.CHANGED, reason, quote, value=figure.value, sign="argument")
 
 
 def _is_given(known: Known, figure: Figure) -> bool:
@@ -219,6 +281,8 @@ def _conversions(figure: Figure, one: _Returned) -> Sequence[float]:
     ours, theirs = _dimension(figure.unit), _dimension(one.unit)
     if ours is None or theirs is None:
         return ()
+    if ours[0] == theirs[0] == _MONEY and one.unit == _CENT != figure.unit:
+        return (one.figure.value / 100,)
     to, of = _SIZES.get(ours[1].partition("/")[0], ()), _SIZES.get(theirs[1].partition("/")[0], ())
     return [one.figure.value * size / each for each in to for size in of]
 
@@ -329,7 +393,7 @@ def _units_of(record: Mapping[str, Any]) -> Mapping[str, str]:
 def _dimension(unit: str) -> tuple[str, str] | None:
     if (area := unit.replace("²", "2")) in _AREAS:
         return "area", area
-    return (_MONEY, unit) if unit in CURRENCY_CODES else measure_of(unit)
+    return (_MONEY, unit) if unit in CURRENCY_CODES or unit == _CENT else measure_of(unit)
 
 
 def _clue(known: Known, position: int, figure: Figure, given: _Returned) -> Clue:

@@ -89,19 +89,32 @@ def worth(literal: str) -> float:
 
 _SPELLINGS: Final[dict[str, tuple[str, ...]]] = {
     "time": (
-        "ms millisecond", "s sec second", "min minute", "h hr hour", "d day", "week", "month", "quarter",
-        "y yr year", "decade", "century centurie",
+        "ms millisecond millisekunden", "s sec second sekunden sekunde seconde segundo",
+        "min minute minuten minuto", "h hr hour stunde stunden heure hora", "d day", "week", "month",
+        "quarter", "y yr year", "decade", "century centurie",
     ),
     "length": (
-        "mm millimeter millimetre", "cm centimeter centimetre", "m meter metre", "km kilometer kilometre",
+        "mm millimeter millimetre millimètre milímetro millimetro",
+        "cm centimeter centimetre centimètre zentimeter centímetro centimetro",
+        "m meter metre mètre metro",
+        "km kilometer kilometre kilomètre kilómetro quilómetro quilômetro chilometro",
         "inch inche", "ft foot feet", "yd yard", "mi mile",
     ),
     "mass": (
-        "ug µg μg microgram", "mg milligram", "g gram", "kg kilogram kilo", "oz ounce", "lb pound",
-        "t ton tonne",
+        "ug µg μg microgram mikrogramm microgramme",
+        "mg milligram milligramm milligramme miligramo miligrama",
+        "g gram gramm gramme gramo grama grammo",
+        "kg kilogram kilo kilogramm kilogramme kilogramo quilograma quilo chilogrammo",
+        "oz ounce", "lb pound", "t ton tonne tonnen tonelada tonnellata",
     ),
-    "volume": ("ml milliliter millilitre", "cl", "l liter litre", "tsp teaspoon", "tbsp tablespoon", "cup"),
-    "data": ("bit", "b byte", "kb", "mb", "gb", "tb", "kib", "mib", "gib", "tib"),
+    "volume": (
+        "ml milliliter millilitre mililitro", "cl", "l liter litre litro", "tsp teaspoon", "tbsp tablespoon",
+        "cup",
+    ),
+    "data": (
+        "bit", "b byte octet", "kb kilobyte kilooctet", "mb megabyte mégaoctet", "gb gigabyte gigaoctet",
+        "tb terabyte téraoctet", "kib", "mib", "gib", "tib",
+    ),
     "area": ("m2 m² sqm", "ha hectare hectar hektar hectárea", "km2 km²", "acre", "sqft ft2 ft²"),
     "energy": ("wh", "kwh", "mwh", "j joule", "kj", "kcal"),
     "power": ("w watt", "kw", "mw"),

@@ -102,18 +102,27 @@ _BROKEN: Final = re.compile(
 _ERROR_REPR: Final = re.compile(r"\bis_?error['\"]?\s*[=:]\s*true$", re.IGNORECASE)
 _OBJECT: Final = re.compile(r"\s*(?:[\[{]|\w+[(=])")
 _ERROR_MARKS: Final = ("iserror", "is_error")
-_NOT_OK: Final = ("success", "ok", "succeeded", "successful")
-_ERRORS: Final = ("error", "errors", "exception", "fault", "errormessage", "errortype")
+_NOT_OK: Final = (
+    "success", "ok", "succeeded", "successful", "erfolg", "erfolgreich", "succès", "succes", "réussi",
+    "éxito", "exito", "sucesso", "successo", "riuscito", "sukces", "gelukt", "geslaagd", "успех", "успешно",
+    "成功", "성공",
+)  # fmt: skip
+_ERRORS: Final = (
+    "error", "errors", "exception", "fault", "errormessage", "errortype", "fehler", "fehlermeldung", "erreur",
+    "errore", "erro", "fout", "błąd", "ошибка", "hata", "エラー", "错误", "錯誤", "오류",
+)  # fmt: skip
 _BESIDE_ERRORS: Final = frozenset(
     """
     error errors exception fault errormessage errortype path timestamp extensions stacktrace stack url
     success ok succeeded successful iserror is_error result results data
-    status message messages code type detail details statuscode status_code reason hint retryable
+    status message messages meldung mensaje mensagem messaggio code type detail details statuscode
+    status_code reason hint retryable
     traceback request_id
     """.split()  # noqa: SIM905 - readable in this form
 )
 """Keys of an object that does nothing but report an error."""
 _CODES: Final = ("statuscode", "status_code", "http_status", "httpstatus", "code", "status")
+_HTTP_ERRORS: Final = range(400, 600)
 _FAILED_STATES: Final = frozenset(
     """
     error errored failed failure fail declined rejected denied refused invalid timeout timed_out
@@ -246,7 +255,7 @@ def _says_failed(value: Mapping[Any, Any], tool: str) -> bool:
     fields = {str(key).casefold(): each for key, each in value.items()}
     if any(_is(fields.get(key), True) for key in _ERROR_MARKS):
         return True
-    only_reports = all(key in _BESIDE_ERRORS or key.endswith("id") for key in fields)
+    only_reports = all(_is_of_report(key, each) for key, each in fields.items())
     if only_reports and (any(fields.get(key) for key in _ERRORS) or _has_error_code(fields)):
         return True
     if any(_is(fields.get(key), False) for key in _NOT_OK) and (only_reports or not looks_up(tool)):
@@ -257,6 +266,12 @@ def _says_failed(value: Mapping[Any, Any], tool: str) -> bool:
     if acts and any(_state(fields.get(key)) in _FAILED_STATES for key in _STATES):
         return True
     return bool(deed_of(tool)) and _is_refused_for_all(fields)
+
+
+def _is_of_report(key: str, value: Any) -> bool:
+    """Tell whether a field belongs to the report of an error, by its name or as the code of HTTP."""
+    is_code = type(value) is int and value in _HTTP_ERRORS
+    return is_code or key in _BESIDE_ERRORS or key in _NOT_OK or key in _ERRORS or key.endswith("id")
 
 
 def _is_refused_for_all(fields: Mapping[str, Any]) -> bool:
@@ -271,7 +286,7 @@ def _is(value: Any, wanted: bool) -> bool:  # noqa: FBT001 - a value, not a mode
 
 def _has_error_code(fields: Mapping[str, Any]) -> bool:
     codes = (fields.get(key) for key in _CODES)
-    return any(isinstance(code, int) and 400 <= code < 600 for code in codes)
+    return any(isinstance(code, int) and code in _HTTP_ERRORS for code in codes)
 
 
 def _state(value: Any) -> str:

@@ -52,6 +52,19 @@ def test_an_answer_is_in_the_language_of_its_task(task: str, answer: str) -> Non
     assert reasons(asked(TASK[task], ANSWER[answer])) == ([] if task == answer else [told])
 
 
+@pytest.mark.parametrize(
+    ("task", "answer", "expected"),
+    [
+        ("es", "There are 14 hives in the Estação yard.", "answered in English"),
+        ("en", "May work on 1 June: T. Okoye, J. Brandt, D. Ek and L. Moreno.", ""),
+    ],
+)
+def test_names_and_initials_are_in_no_language(task: str, answer: str, expected: str) -> None:
+    found = reasons(asked(TASK[task], answer))
+    assert bool(found) is bool(expected)
+    assert all(expected in one for one in found)
+
+
 def test_the_step_that_changed_the_language_is_suspected() -> None:
     writer = hearing(step("writer", ANSWER["en"]), ("user", ANSWER["de"]))
     trajectory = run(HIVES, step("beekeeper", ANSWER["de"]), writer, task=TASK["de"], output=ANSWER["en"])

@@ -44,6 +44,10 @@ def fault(result: str, name: str = "start_bell") -> Fault:
         '{"content": [], "isError": "true"}',
         '[{"type": "text", "text": "Error: connection lost"}]',
         '{"errorMessage": "no rope", "errorType": "Lambda"}',
+        '{"error": "sin cuerda", "codigo": 503}',
+        '{"fehler": "kein Seil", "meldung": "später"}',
+        '{"erfolg": false, "meldung": "kein Seil"}',
+        '{"sucesso": false}',
         "An error occurred while calling the tool",
     ],
 )

@@ -550,3 +550,11 @@ def test_what_would_follow_from_a_deed_is_no_claim_of_it() -> None:
         output=answer,
     )
     assert found(trajectory) is None
+
+
+@pytest.mark.parametrize(("count", "is_reported"), [("18,400", True), ("17,250", False)])
+def test_the_report_of_a_reached_limit_may_hold_the_answer(count: str, is_reported: bool) -> None:
+    probe = failed_tool("meter", "429 Too Many Requests (used=18400; limit=18400)", target="read_counter")
+    answer = f"We have sent {count} messages, which is the whole limit."
+    steps = (calling("meter", ("read_counter", "{}")), probe, step("host", answer))
+    assert (found(asked("How many messages have been sent?", *steps, answer=answer)) is None) is is_reported

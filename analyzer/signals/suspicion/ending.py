@@ -36,6 +36,8 @@ _SENTENCE: Final = re.compile(r"(?:[^.!?;\n\u3002\uff01\uff1f\u061f\u0964]|[.](?
 _ID: Final = re.compile(r"\w*\d[\w-]*")
 _WORD: Final = re.compile(r"\w+")
 _MOST_PLAIN: Final = 7
+_TELLING_FIGURE: Final = 100
+"""Least figure that a report of a failure does not have by chance."""
 _LONG: Final = 4
 """Letters of a word that is not a mere function word."""
 _DENSE: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+")
@@ -200,7 +202,12 @@ class Ending:
         return numbers(asked[:HEAD]) | {0.0}
 
     def is_source(self, missed: Missed) -> bool:
-        """Tell whether the answer rests on a text that was taken for the report of a failure."""
+        """Tell whether the answer rests on a text that was taken for the report of a failure.
+
+        All figures that are new in the answer may stand in the report: a counter of a limit that was reached.
+        """
+        if max(self.figures, default=0.0) >= _TELLING_FIGURE and self.figures <= numbers(missed.text[:HEAD]):
+            return True
         if self.reading.steps[missed.at].is_failed or deed_failed(missed.text, missed.tool):
             return False
         return not (tokens_of(self.answer) - tokens_of(self.task)).isdisjoint(tokens_of(missed.text[:HEAD]))

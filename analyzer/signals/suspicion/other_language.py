@@ -26,7 +26,11 @@ from semconv.model import Evidence, StepKind
 _SENTENCE: Final = re.compile(r"[^.!?\n。।؟]+(?:[.!?](?!\s|$)[^.!?\n。।؟]*)*[.!?。।؟]?")
 _CODE: Final = re.compile(r"[{}=;_<>\[\]|#\\]|\w\(|https?:|@|^\s*(?:>|//)")
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
+_INITIAL: Final = re.compile(r"\b[A-Z]\.(?=\s)")
+"""Of a name: ``J. Park`` is no French ``j'``."""
 _WIDE: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
+_NAME: Final = re.compile(r"(?<=[^\W\d_] )[^\W\d_]*[A-ZÀ-ÖØ-Þ]\w+")
+"""A word with a capital after another word, whose letters may be those of another language."""
 _FEWEST_WORDS: Final = 6
 _FEWEST_CHARACTERS: Final = 10
 """Words, or characters of a script without blanks, from which a text tells its language."""
@@ -44,12 +48,14 @@ def other_language(reading: Reading) -> Iterator[Clue]:
     """Yield the answer if its only language is not the task's only language."""
     task, answer = reading.trajectory.task[:HEAD], final_answer(reading.trajectory)[:HEAD]
     wanted = _own_language(task)
-    used = _language(_sentences(answer)) if wanted else ""
+    sentences = _sentences(answer) if wanted else []
+    used = _language(sentences) or _language(_without_names(sentences))
     if not wanted or not used or wanted == used:
         return
     if _is_asked_for(reading, used) or _may_be_for_others(reading, wanted, used):
         return
-    if _language(list(_without_copied(reading, _sentences(answer)))) != used:
+    own = list(_without_copied(reading, sentences))
+    if used not in {_language(own), _language(_without_names(own))}:
         return
     step = reading.steps[_author(reading, answer)]
     names = tables()
@@ -68,6 +74,11 @@ def _sentences(text: str) -> list[str]:
     return [one for one in found if one and not _CODE.search(one)]
 
 
+def _without_names(sentences: Sequence[str]) -> list[str]:
+    """Return sentences without words that may be names: their letters may be those of another language."""
+    return [_NAME.sub(" ", one) for one in sentences]
+
+
 def _without_copied(reading: Reading, sentences: Sequence[str]) -> Iterator[str]:
     """Yield the first sentences that no result has; each is searched for in all results."""
     returned = "\n".join(normalized(text) for text in results(reading))
@@ -76,7 +87,7 @@ def _without_copied(reading: Reading, sentences: Sequence[str]) -> Iterator[str]
 
 def _language(sentences: Sequence[str]) -> str:
     """Return the only language of a text; empty if it has several, is too short, or has no table."""
-    text = "\n".join(sentences)
+    text = _INITIAL.sub(" ", "\n".join(sentences))
     if len(_WORD.findall(text)) < _FEWEST_WORDS and len(_WIDE.findall(text)) < _FEWEST_CHARACTERS:
         return ""
     found = languages_in(text)
