@@ -24,11 +24,11 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from analyzer.analyses.analyst import RunAnalyst
-from analyzer.analyses.composition import open_analyst, open_cleaner, prepare_model, tls_files
+from analyzer.analyses.composition import open_cleaner, open_late_analyst, prepare_model, tls_files
 from analyzer.analyses.examine import Examiner, owns_all
 from analyzer.analyses.executor import open_pool, stepping_in
 from analyzer.analyses.job_client import JobAnalyst
+from analyzer.analyses.local_analyst import LocalAnalyst
 from analyzer.analyses.models.budget import HourlyBudget
 from analyzer.analyses.scheduler import Pipeline
 from analyzer.service.durable import Files, conditions, expire, look_for_damage, open_files, steady_clock
@@ -116,7 +116,7 @@ async def running_service(
         CollectorError: a file, port or backend is not available; the message says which.
     """
     async with AsyncExitStack() as stack:
-        service = _Service(settings, analyst or open_analyst(settings), Lifetime(stack))
+        service = _Service(settings, analyst or open_late_analyst(settings), Lifetime(stack))
         running = await service.start(exporters)
         try:
             yield running
@@ -296,7 +296,7 @@ class _Service:
         self._web = replace(settings.listeners[2], port=sockets[0].getsockname()[1])
         pages = PagesProcess(
             settings=settings,
-            is_analysing=isinstance(self._analyst, RunAnalyst | JobAnalyst),
+            is_analysing=isinstance(self._analyst, LocalAnalyst | JobAnalyst),
             sockets=sockets,
             answer=answering(probe, carry_out),
         )

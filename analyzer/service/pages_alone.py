@@ -23,9 +23,9 @@ from typing import Any, Final
 import uvloop
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from analyzer.analyses.analyst import RunAnalyst
-from analyzer.analyses.composition import budget_of, open_analyst, open_cleaner, prepare_model, tls_files
+from analyzer.analyses.composition import budget_of, open_cleaner, open_late_analyst, prepare_model, tls_files
 from analyzer.analyses.executor import open_pool, stepping_in
+from analyzer.analyses.local_analyst import LocalAnalyst
 from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.label_store import LabelStore
@@ -128,7 +128,7 @@ class _Requested:
 async def _open_analyst(settings: Settings, stack: AsyncExitStack) -> Analyst:
     if settings.asks_analyzers:
         return await stack.enter_async_context(asking(settings))
-    analyst = open_analyst(settings)
+    analyst = open_late_analyst(settings)
     pool = open_pool(settings, analyst)
     stack.push_async_callback(pool.close)
     return stepping_in(pool, analyst)
@@ -137,7 +137,7 @@ async def _open_analyst(settings: Settings, stack: AsyncExitStack) -> Analyst:
 def _requested(parts: _Parts, analyst: Analyst, lifetime: Lifetime) -> _Requested:
     settings = parts.settings
     opinions = opinions_of(settings, analyst)
-    ranker = analyst.attributor.ranker if isinstance(analyst, RunAnalyst) else None
+    ranker = analyst.ranker if isinstance(analyst, LocalAnalyst) else None
     if opinions is None:
         return _Requested()
     jobs = Jobs(

@@ -16,7 +16,7 @@ from analyzer.analyses.examine import Examiner
 from analyzer.analyses.executor import open_executor
 from analyzer.analyses.models.budget import HourlyBudget, StoredSpending
 from analyzer.analyses.pool import Pool
-from analyzer.analyses.prepare import keeping
+from analyzer.analyses.prepared import keeping
 from analyzer.analyses.run_comparison import ReadWorths, RunComparison
 from analyzer.analyses.scheduler import Pipeline, PipelineLimits
 from analyzer.issues.beside_verdicts import BesideVerdicts, TextsBehind, keeper
@@ -27,7 +27,7 @@ from analyzer.issues.labels.correcting import Corrections, SecondOpinions
 from analyzer.issues.labels.label_store import LabelStore, OpinionStore
 from analyzer.issues.labels.track_records import TrackRecords, track_records, worths
 from analyzer.issues.receivers import counting_rules, receivers_of
-from analyzer.methods.registry import AUTO
+from analyzer.methods.choice import AUTO
 from analyzer.service.commands import CommandTask
 from analyzer.service.durable import Files
 from analyzer.service.lifetime import Lifetime

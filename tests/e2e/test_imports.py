@@ -53,6 +53,47 @@ def test_a_benchmark_needs_neither_service_nor_traces_nor_training() -> None:
     assert found.isdisjoint(NEEDLESS)
 
 
+JUDGING = (
+    "analyzer.lineage",
+    "analyzer.signals.suspicion",
+    "analyzer.signals.registry",
+    "analyzer.methods.judge",
+    "analyzer.methods.without_model",
+    "analyzer.lab",
+    "analyzer.analyses.prepare",
+    "analyzer.analyses.analyst",
+)
+PAGES = ("analyzer.web.pages", "analyzer.records", "markdown_it", "jinja2")
+READERS = ("analyzer.recordings.read_files", "analyzer.recordings.otlp_file")
+
+
+@pytest.mark.parametrize(
+    ("module", "needless"),
+    [
+        pytest.param(
+            "analyzer.cli.commands.serve", (*JUDGING, *PAGES, *READERS), id="the process that takes spans"
+        ),
+        pytest.param(
+            "analyzer.service.pages_alone",
+            (*JUDGING, *READERS, "analyzer.service.all_in_one"),
+            id="the pages",
+        ),
+        pytest.param(
+            "analyzer.analyses.worker",
+            ("aiohttp", "grpc", "analyzer.methods.judge", "analyzer.methods.verify", "analyzer.lab"),
+            id="a worker",
+        ),
+    ],
+)
+def test_each_process_of_the_service_imports_what_its_usual_work_needs(
+    module: str, needless: tuple[str, ...]
+) -> None:
+    code = f"import {module}, json, sys; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found = frozenset(json.loads(done.stdout))
+    assert {name for name in found if f"{name}.".startswith(tuple(f"{one}." for one in needless))} == set()
+
+
 def test_importing_the_package_imports_nothing_else() -> None:
     code = "import analyzer, sys; print([name for name in sys.modules if name.startswith('analyzer.')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,8 +12,9 @@ import pytest
 
 from analyzer.analyses.commit import decide_provisionally
 from analyzer.analyses.early import FRESH_S, MOST_RUNS, MOST_SERVICES, EarlyWarning
-from analyzer.analyses.prepare import Analysed, Open, PreparedRun, TraceBytes
-from analyzer.analyses.worker import work_from_settings, worker_settings
+from analyzer.analyses.prepared import Analysed, Open, PreparedRun, TraceBytes
+from analyzer.analyses.worker import work_from_settings
+from analyzer.analyses.worker_process import worker_settings
 from analyzer.history.elements import pack
 from analyzer.issues.recurrence import Notice
 from collector_processor.core.analysis import EARLY, NOTES, Analysis
