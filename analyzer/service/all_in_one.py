@@ -52,7 +52,6 @@ from analyzer.service.start_lanes import (
     start_pipeline,
     start_scores_back,
 )
-from analyzer.telemetry.otlp_metrics import export_metrics
 from analyzer.telemetry.verdict_counters import VerdictCounters
 from analyzer.web.guard import GuardRules
 from analyzer.web.probes import Probe, Probes, guarded
@@ -176,7 +175,7 @@ class _Service:
         lifetime.background(expire(base.files, base.now_ns))
         lifetime.background(self._warm_up())
         metrics = self._metrics(base, lanes)
-        lifetime.background(export_metrics(settings, metrics.collect, base.exporters, base.instance_id))
+        lifetime.background(self._export_metrics(base, metrics))
         probe = Probes(
             is_ready=lambda: self._is_ready and self._is_warm,
             metrics=metrics.registry,
@@ -355,6 +354,13 @@ class _Service:
             undelivered=undelivered,
             rejected=lambda: sum(counts.rejected for counts in base.ledger.snapshot().values()),
         )
+
+    async def _export_metrics(self, base: _Base, metrics: ServiceMetrics) -> None:
+        if not self._settings.export_metrics_ms:
+            return
+        from analyzer.telemetry.otlp_metrics import export_metrics  # noqa: PLC0415 - OpenTelemetry's SDK
+
+        await export_metrics(self._settings, metrics.collect, base.exporters, base.instance_id)
 
     async def _warm_up(self) -> None:
         await prepare_model(self._settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -92,6 +93,18 @@ def test_each_process_of_the_service_imports_what_its_usual_work_needs(
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     found = frozenset(json.loads(done.stdout))
     assert {name for name in found if f"{name}.".startswith(tuple(f"{one}." for one in needless))} == set()
+
+
+def test_opening_a_store_in_a_file_needs_no_sqlalchemy(tmp_path: Path) -> None:
+    """A third of a second, at each start of the service and of its pages."""
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from collector_processor.store.database.connection import open_database\n"
+        "for _ in range(2): open_database(Path(sys.argv[1])).connect().close()\n"
+        "print(sorted({'sqlalchemy', 'alembic'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "store")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 
 def test_importing_the_package_imports_nothing_else() -> None:
