@@ -156,10 +156,10 @@ async def prepare_model(settings: Settings) -> None:
 
 def tls_files(settings: Settings, renewals: Renewals | None = None) -> TlsFiles | None:
     """Return the TLS files of our listeners, or ``None`` without TLS; failed renewals are counted."""
-    from collector_processor.otlp.tls import Renewals, TlsFiles  # noqa: PLC0415 - gRPC, which only the service needs
-
     if settings.tls_certificate is None or settings.tls_key is None:
         return None
+    from collector_processor.otlp.tls import Renewals, TlsFiles  # noqa: PLC0415 - gRPC: only the receivers need it
+
     return TlsFiles(
         certificate=settings.tls_certificate,
         key=settings.tls_key,

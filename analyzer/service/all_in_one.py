@@ -31,6 +31,7 @@ from analyzer.analyses.job_client import JobAnalyst
 from analyzer.analyses.local_analyst import LocalAnalyst
 from analyzer.analyses.models.budget import HourlyBudget
 from analyzer.analyses.scheduler import Pipeline
+from analyzer.issues.labels.track_records import open_track_records
 from analyzer.service.durable import Files, conditions, expire, look_for_damage, open_files, steady_clock
 from analyzer.service.kafka_lane import KafkaLane, open_kafka, start_reading, start_spilling
 from analyzer.service.lifetime import Lifetime
@@ -45,7 +46,6 @@ from analyzer.service.start_lanes import (
     open_issues,
     open_routes,
     open_senders,
-    open_track_records,
     start_corrections,
     start_deliveries,
     start_forwarder,
@@ -194,7 +194,7 @@ class _Service:
         refuse_own_endpoint(settings, settings.listeners)
         files = await open_files(settings, lifetime)
         issues = open_issues(settings, lifetime, files, counters.move)
-        earned, worths = open_track_records(lifetime, files.database)
+        earned, worths = open_track_records(lifetime.stack, files.database)
         exporters = open_routes(settings, lifetime, instance_id) if given is None else given
         senders = open_senders(settings, lifetime, exporters)
         await lifetime.stack.enter_async_context(lifetime.watched)

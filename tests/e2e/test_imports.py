@@ -76,7 +76,7 @@ READERS = ("analyzer.recordings.read_files", "analyzer.recordings.otlp_file")
         ),
         pytest.param(
             "analyzer.service.pages_alone",
-            (*JUDGING, *READERS, "analyzer.service.all_in_one"),
+            (*JUDGING, *READERS, "analyzer.service.start_lanes", "collector_processor.journal", "grpc"),
             id="the pages",
         ),
         pytest.param(
