@@ -14,7 +14,8 @@ from analyzer.analyses.commit import Committer, Leaving
 from analyzer.analyses.early import EarlyWarning
 from analyzer.analyses.examine import Examiner, owns_all
 from analyzer.analyses.load import Prepare, Rows
-from analyzer.analyses.prepare import Look, Prepared, Preparer, TraceBytes, keeping
+from analyzer.analyses.prepare import Preparer
+from analyzer.analyses.prepared import Look, Prepared, TraceBytes, keeping
 from analyzer.analyses.scheduler import Pipeline, PipelineLimits
 from collector_processor.assembly.assembler import AssemblerLimits
 from collector_processor.core.analysis import NOTHING_EARNED, Analysis, Analyst, Earned

@@ -1,8 +1,5 @@
 """Triage, then attribution, then JSON: for the pipeline, or for a person's choice of method and model.
 
-A person can only choose from the offered methods and models: a model's name decides where runs are sent and
-what that costs, so it never comes from a form. All models share one hourly budget.
-
 Each attribution has the version of the rules: a digest of the code and the tables that judge runs. It is
 derived, so that no change of a rule can forget to raise it. A verdict that differs from an earlier one of the
 same run only because the rules do opens no issue and sends no notice; a changed comment costs no more than
@@ -13,27 +10,25 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final
 
 from analyzer.analyses.consulting import ModelFacts, Order, Stepping, ThreadSteps
-from analyzer.inquiry.errors import ModelError, ModelFailure
-from analyzer.inquiry.method import Answer, DelegatingModel, Model, Prompt, Question, Reply, asking
-from analyzer.inquiry.verdict import TRIAGE, to_json
+from analyzer.inquiry.method import Answer, Model, Question, Steps, asking
+from analyzer.inquiry.verdict import abstained, analysis_of
 from analyzer.inquiry.visible import visible_run
 from analyzer.lineage.chains import lineage_of, with_texts
 from analyzer.lineage.clue import DEFAULT_FALSE_ALARMS, least_suspicion
-from analyzer.methods.attribution import Attributor, Steps, no_model, took
-from analyzer.methods.choice import WITH_REFERENCE, Called, Choice, Offer
+from analyzer.methods.attribution import Attributor, no_model, took
+from analyzer.methods.choice import AUTO
 from analyzer.methods.history import suspected
 from analyzer.methods.pooling import trust_of
-from analyzer.methods.registry import AUTO, METHODS
+from analyzer.methods.ranker import Ranker
 from analyzer.methods.suspicion import suspect
 from analyzer.signals.checked import checked
 from analyzer.signals.run_view import read
@@ -41,7 +36,7 @@ from analyzer.signals.suspicion import MOST_STEPS
 from analyzer.signals.triage import Claim, Finding, triage, worth_a_model
 from collector_processor.core.analysis import NOTHING_EARNED, UNKNOWN, Analysis, AnalysisLostError, Earned
 from collector_processor.rebuild.redaction import Redact, keep, omit
-from semconv.model import Abstention, Attribution, Blame, Effort, Status, Trajectory, ValueOrigin
+from semconv.model import Attribution, Blame, Effort, Status, Trajectory, ValueOrigin
 
 NO_STEPS: Final = "no step can be read from the spans of this run"
 """Reason of an ``unreadable`` verdict."""
@@ -65,6 +60,25 @@ class RunAnalyst:
 
     stepping: Stepping | None = None
     """Runs the steps of analyses that ask a model; in threads by default."""
+
+    @property
+    def model(self) -> Model | None:
+        """The model that it asks."""
+        return self.attributor.model
+
+    @property
+    def ranker(self) -> Ranker | None:
+        """The trained ranker that it uses."""
+        return self.attributor.ranker
+
+    @property
+    def knows_runs(self) -> bool:
+        """Whether it compares a run with others of its workflow."""
+        return self.attributor.past is not None
+
+    def in_steps(self, stepping: Callable[[Callable[[Order], Steps]], Stepping]) -> RunAnalyst:
+        """Return the analyst with its analyses run by ``stepping``, which is given how one begins."""
+        return replace(self, stepping=stepping(self.steps))
 
     async def analyse(self, trajectory: Trajectory, earned: Earned = NOTHING_EARNED) -> Analysis:
         """Triage and attribute a run with all configured methods; ``earned`` with the run's tenant."""
@@ -102,7 +116,7 @@ class RunAnalyst:
             while isinstance(result := await stepping(order, answers), Question):
                 answers.append(await ask(result))
         except AnalysisLostError as error:
-            return _abstained(trajectory, Status.ERROR, str(error))
+            return abstained(trajectory, Status.ERROR, str(error))
         return took(result, given.clock() - started)
 
     def steps(self, order: Order) -> Steps:
@@ -124,7 +138,7 @@ class RunAnalyst:
     def unasked(self, trajectory: Trajectory) -> Analysis | None:
         """Triage and attribute a run; ``None`` if that might need a model."""
         if not trajectory.steps:
-            return analysis_of(_abstained(trajectory, Status.UNREADABLE, NO_STEPS), trajectory)
+            return analysis_of(abstained(trajectory, Status.UNREADABLE, NO_STEPS), trajectory)
         asks_model = self.attributor.model is not None and worth_a_model(trajectory)
         finding = triage(trajectory, self.rules)
         if not finding.failed:
@@ -180,7 +194,7 @@ class RunAnalyst:
     def glance(self, trajectory: Trajectory) -> Analysis:
         """Triage and attribute at once, without a model, for runs that have not ended; suspects none."""
         if not trajectory.steps:
-            return analysis_of(_abstained(trajectory, Status.UNREADABLE, NO_STEPS), trajectory)
+            return analysis_of(abstained(trajectory, Status.UNREADABLE, NO_STEPS), trajectory)
         finding = triage(trajectory, self.rules)
         if not finding.failed:
             return self._analysis(_passed(trajectory, finding), trajectory, _IN_PROGRESS)
@@ -191,95 +205,8 @@ def _facts(model: Model) -> ModelFacts:
     return ModelFacts(name=model.name, context_tokens=model.context_tokens)
 
 
-def _abstained(trajectory: Trajectory, status: Status, reason: str) -> Attribution:
-    return Attribution(
-        run_id=trajectory.run_id,
-        verdict=Abstention(status=status, reason=reason),
-        method=TRIAGE,
-        error=reason if status is Status.ERROR else None,
-    )
-
-
 def _passed(trajectory: Trajectory, finding: Finding) -> Attribution:
-    return _abstained(trajectory, finding.status, finding.reason)
-
-
-def error_analysis(trajectory: Trajectory, reason: str) -> Analysis:
-    """Return an ``error`` verdict: the run could not be analysed, and why."""
-    return analysis_of(_abstained(trajectory, Status.ERROR, reason), trajectory)
-
-
-def analysis_of(attribution: Attribution, trajectory: Trajectory) -> Analysis:
-    """Return an attribution with its JSON document."""
-    document = json.dumps(to_json(attribution, trajectory), ensure_ascii=False)
-    return Analysis(attribution=attribution, document=document)
-
-
-_BASELINES: Final = frozenset({"random", "first-agent-step", "constant", "constant-agent"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalOpinions:
-    """``Opinions`` of this process."""
-
-    analyst: RunAnalyst
-    models: Mapping[str, Model] = field(default_factory=dict)
-    """Models on offer besides the analyst's own, by name."""
-
-    async def offer(self) -> Offer:
-        """Return the methods available with the configured models, and these models."""
-        own = self.analyst.attributor.model
-        has_model = own is not None or bool(self.models)
-        methods = [name for name, entry in METHODS.items() if self._can(name, entry.needs_model, has_model)]
-        return Offer(methods=(AUTO, *methods), model=own.name if own else "", models=tuple(self.models))
-
-    async def ask(
-        self, trajectory: Trajectory, choice: Choice, called: Called, earned: Earned = NOTHING_EARNED
-    ) -> Attribution:
-        """Analyse; computation does not block the event loop."""
-        (await self.offer()).require(choice)
-        chosen = self.models[choice.model] if choice.model else self.analyst.attributor.model
-        model = None if chosen is None else _limited(chosen, called, choice.budget_usd)
-        sees = choice.with_reference and bool(trajectory.reference)
-        attribution = await self.analyst.consult(
-            trajectory,
-            choice.method,
-            model,
-            earned=earned,
-            takes_as_failed=choice.takes_as_failed,
-            with_reference=sees,
-        )
-        if not sees or attribution.method == TRIAGE:
-            return attribution
-        return replace(attribution, method=attribution.method + WITH_REFERENCE)
-
-    def _can(self, name: str, needs_model: bool, has_model: bool) -> bool:  # noqa: FBT001 - facts, not modes
-        if name == "ranker":
-            return self.analyst.attributor.ranker is not None
-        if name == "history":
-            return self.analyst.attributor.past is not None
-        return name not in _BASELINES and (has_model or not needs_model)
-
-
-def _limited(model: Model, called: Called, budget_usd: float | None) -> Model:
-    """Return a model that reports its calls and keeps to a budget; calls of unknown price count as free."""
-    spent = 0.0
-
-    async def ask(prompt: Prompt) -> Reply:
-        nonlocal spent
-        price = model.price(prompt) or 0.0
-        if budget_usd is not None and price and spent + price > budget_usd:
-            told = f"the budget of ${budget_usd:.4g} for this run does not allow another call"
-            raise ModelError(told, kind=ModelFailure.OVER_BUDGET)
-        called(1, price)
-        spent += price  # before the answer: several calls may be in progress
-        reply = await model.complete(prompt)
-        rest = 0.0 if reply.cost_usd is None else reply.cost_usd - price
-        spent += rest
-        called(0, rest)
-        return reply
-
-    return DelegatingModel(model=model, ask=ask)
+    return abstained(trajectory, finding.status, finding.reason)
 
 
 DECIDING: Final = (

@@ -10,14 +10,15 @@ get a run as a job in the store and return an attribution, which is checked agai
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Final, Self, TypeAlias, TypeVar
+from functools import cached_property
+from typing import Annotated, Final, Generic, Self, TypeAlias, TypeVar
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
 from analyzer.analyses.consulting import Order, StepResult
-from analyzer.analyses.prepare import (
+from analyzer.analyses.prepared import (
     Analysed,
     Open,
     Prepared,
@@ -37,16 +38,29 @@ Record = TypeVar("Record")
 LENGTH_BYTES: Final = 4
 MAX_MESSAGE_BYTES: Final = 1 << 30
 
+
+class _Form(Generic[Record]):
+    """Reads and writes records of one type; built at first use: each process needs few of them."""
+
+    def __init__(self, build: Callable[[], TypeAdapter[Record]]) -> None:
+        self._build: Final = build
+
+    @cached_property
+    def adapter(self) -> TypeAdapter[Record]:
+        """The reader and writer."""
+        return self._build()
+
+
 _BASE64: Final = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
-_TRACES: Final = TypeAdapter(tuple[TraceBytes, ...], config=_BASE64)
+_TRACES: Final = _Form(lambda: TypeAdapter(tuple[TraceBytes, ...], config=_BASE64))
 _ByState: TypeAlias = tuple[Open | None, Unchanged | None, Analysed | None, ToAsk | None]
 """A run, in the place of its state: a reader need not try one state after the other."""
-_PREPARED: Final = TypeAdapter(tuple[Prepared | None, tuple[_ByState, ...]], config=_BASE64)
+_PREPARED: Final = _Form(lambda: TypeAdapter(tuple[Prepared | None, tuple[_ByState, ...]], config=_BASE64))
 """A prepared trace without its runs, and these."""
-_RUN: Final = TypeAdapter(Trajectory)
-_ANSWER: Final = TypeAdapter(Attribution)
-_OFFER: Final = TypeAdapter(Offer)
-_EARNED: Final = TypeAdapter(dict[str, TrackRecord])
+_RUN: Final = _Form(lambda: TypeAdapter(Trajectory))
+_ANSWER: Final = _Form(lambda: TypeAdapter(Attribution))
+_OFFER: Final = _Form(lambda: TypeAdapter(Offer))
+_EARNED: Final = _Form(lambda: TypeAdapter(dict[str, TrackRecord]))
 _EARNED_BY: Final = "earned"
 """Key of a job's choice: the record of each model with the run's tenant."""
 _MOST_RECORDS: Final = 8
@@ -62,7 +76,7 @@ class Progress:
     cost_usd: Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)] = 0.0
 
 
-_PROGRESS: Final = TypeAdapter(Progress)
+_PROGRESS: Final = _Form(lambda: TypeAdapter(Progress))
 
 
 STEP: Final = b"{"
@@ -114,13 +128,13 @@ class _StepAnswer:
     attribution: Attribution | None = None
 
 
-_STEP: Final = TypeAdapter(StepAsked)
-_STEP_ANSWER: Final = TypeAdapter(_StepAnswer)
+_STEP: Final = _Form(lambda: TypeAdapter(StepAsked))
+_STEP_ANSWER: Final = _Form(lambda: TypeAdapter(_StepAnswer))
 
 
 def write_step(asked: StepAsked) -> bytes:
     """Return a message that asks for a step."""
-    return _STEP.dump_json(asked)
+    return _STEP.adapter.dump_json(asked)
 
 
 def read_step(message: bytes) -> StepAsked:
@@ -129,14 +143,14 @@ def read_step(message: bytes) -> StepAsked:
     Raises:
         ValueError: it is not such a message.
     """
-    return _STEP.validate_json(message)
+    return _STEP.adapter.validate_json(message)
 
 
 def write_result(result: StepResult | None) -> bytes:
     """Return the outcome of a step as a message; ``None`` means that the order is unknown."""
     if isinstance(result, Attribution):
-        return _STEP_ANSWER.dump_json(_StepAnswer(attribution=result))
-    return _STEP_ANSWER.dump_json(_StepAnswer(question=result))
+        return _STEP_ANSWER.adapter.dump_json(_StepAnswer(attribution=result))
+    return _STEP_ANSWER.adapter.dump_json(_StepAnswer(question=result))
 
 
 def read_result(message: bytes) -> StepResult | None:
@@ -145,7 +159,7 @@ def read_result(message: bytes) -> StepResult | None:
     Raises:
         ValueError: it is not such a message.
     """
-    result = _STEP_ANSWER.validate_json(message)
+    result = _STEP_ANSWER.adapter.validate_json(message)
     return result.question or result.attribution
 
 
@@ -168,7 +182,7 @@ def length_of(head: bytes) -> int:
 
 def write_traces(traces: Sequence[TraceBytes]) -> bytes:
     """Return traces as a message."""
-    return _TRACES.dump_json(tuple(traces))
+    return _TRACES.adapter.dump_json(tuple(traces))
 
 
 def read_traces(message: bytes) -> tuple[TraceBytes, ...]:
@@ -177,17 +191,19 @@ def read_traces(message: bytes) -> tuple[TraceBytes, ...]:
     Raises:
         ValueError: the message is not such a list.
     """
-    return _TRACES.validate_json(message)
+    return _TRACES.adapter.validate_json(message)
 
 
 def write_prepared(prepared: Prepared | None) -> bytes:
     """Return a prepared trace as a message; ``None`` if that failed or a text is not Unicode."""
     try:
         if prepared is not None:
-            return _PREPARED.dump_json((replace(prepared, runs=()), tuple(map(_by_state, prepared.runs))))
+            return _PREPARED.adapter.dump_json(
+                (replace(prepared, runs=()), tuple(map(_by_state, prepared.runs)))
+            )
     except ValueError:
         pass
-    return _PREPARED.dump_json((None, ()))
+    return _PREPARED.adapter.dump_json((None, ()))
 
 
 def _by_state(run: PreparedRun) -> _ByState:
@@ -205,7 +221,7 @@ def read_prepared(message: bytes) -> Prepared | None:
     Raises:
         ValueError: the message is not a prepared trace.
     """
-    prepared, runs = _PREPARED.validate_json(message)
+    prepared, runs = _PREPARED.adapter.validate_json(message)
     found = tuple(one for run in runs for one in run if one is not None)
     return prepared and replace(prepared, runs=found)
 
@@ -267,7 +283,7 @@ def read_answer(body: bytes, trajectory: Trajectory) -> Attribution:
 
 def write_progress(progress: Progress) -> bytes:
     """Return progress as JSON."""
-    return _PROGRESS.dump_json(progress)
+    return _PROGRESS.adapter.dump_json(progress)
 
 
 def read_progress(body: bytes) -> Progress:
@@ -281,7 +297,7 @@ def read_progress(body: bytes) -> Progress:
 
 def write_offer(offer: Offer) -> bytes:
     """Return the methods and models that can be chosen as JSON."""
-    return _OFFER.dump_json(offer)
+    return _OFFER.adapter.dump_json(offer)
 
 
 def read_offer(body: bytes) -> Offer:
@@ -293,16 +309,16 @@ def read_offer(body: bytes) -> Offer:
     return _read(_OFFER, body, "what can be chosen as JSON")
 
 
-def _written(form: TypeAdapter[Record], record: Record, name: str) -> bytes:
+def _written(form: _Form[Record], record: Record, name: str) -> bytes:
     try:
-        return form.dump_json(record)
+        return form.adapter.dump_json(record)
     except ValueError as error:
         raise UnreadableInput(f"the {name} cannot be written as JSON: {type(error).__name__}") from error
 
 
-def _read(form: TypeAdapter[Record], body: bytes, expected: str) -> Record:
+def _read(form: _Form[Record], body: bytes, expected: str) -> Record:
     try:
-        return form.validate_json(body)
+        return form.adapter.validate_json(body)
     except ValueError as error:
         raise UnreadableInput(f"expected {expected}") from error
 
@@ -322,7 +338,7 @@ def write_earned(earned: Earned) -> dict[str, str]:
     named = {name: record for name, record in earned.items() if len(name) <= _LONGEST_NAME}
     most = sorted(named, key=lambda name: -named[name].labelled)[:_MOST_RECORDS]
     known = {name: named[name] for name in most}
-    return {_EARNED_BY: _EARNED.dump_json(known).decode()} if known else {}
+    return {_EARNED_BY: _EARNED.adapter.dump_json(known).decode()} if known else {}
 
 
 def read_earned(given: Mapping[str, str]) -> Earned:

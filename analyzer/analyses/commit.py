@@ -19,9 +19,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final, ParamSpec, TypeAlias, TypeVar
 
-from analyzer.analyses.analyst import error_analysis
 from analyzer.analyses.load import HeldTraces, Loaded
-from analyzer.analyses.prepare import Changed, Open, RebuiltRun
+from analyzer.analyses.prepared import Changed, Open, RebuiltRun
+from analyzer.inquiry.verdict import error_analysis
 from collector_processor.core.analysis import Analysis, Keep, KeptRun
 from collector_processor.core.disk import STORE_RETRY_S, StoreError
 from collector_processor.core.fair import Batcher

@@ -5,15 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from analyzer.analyses.analyst import LocalOpinions, RunAnalyst
+from analyzer.analyses.local_analyst import LateAnalyst, LocalAnalyst
 from analyzer.analyses.models.budget import HourlyBudget
 from analyzer.analyses.models.completion import LiteLLM, Patience, require_litellm
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.method import Model
-from analyzer.lineage.clue import least_suspicion
-from analyzer.methods.attribution import Attributor
-from analyzer.methods.ranker import Ranker, read_model
-from analyzer.signals.triage import Claim, output_matching
+from analyzer.methods.choice import AUTO
 from collector_processor.core.analysis import Analyst
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.redaction import (
@@ -32,6 +29,10 @@ from semconv.model import SpanStatus
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from analyzer.analyses.analyst import RunAnalyst
+    from analyzer.analyses.opinions import LocalOpinions
+    from analyzer.methods.ranker import Ranker
+    from analyzer.signals.triage import Claim
     from collector_processor.otlp.tls import Renewals, TlsFiles
     from collector_processor.rebuild.kept_spans import SpanKeeper
 
@@ -47,6 +48,10 @@ def open_analyst(settings: Settings, *, with_reference: bool = False) -> RunAnal
         UnknownMethod: no method has that name.
         ModelNeeded: the method needs a model and no model is set, or a model is set without litellm.
     """
+    from analyzer.analyses.analyst import RunAnalyst  # noqa: PLC0415 - all that judges a run
+    from analyzer.lineage.clue import least_suspicion  # noqa: PLC0415 - as above
+    from analyzer.methods.attribution import Attributor  # noqa: PLC0415 - as above
+
     return RunAnalyst(
         attributor=Attributor(
             method=settings.method,
@@ -63,6 +68,19 @@ def open_analyst(settings: Settings, *, with_reference: bool = False) -> RunAnal
     )
 
 
+def open_late_analyst(settings: Settings) -> LocalAnalyst:
+    """Return the analyst that the settings describe, for a process whose runs are judged by workers.
+
+    It is imported when a run is first judged in this process, unless it has settings that may be wrong.
+
+    Raises: as ``open_analyst``.
+    """
+    is_plain = settings.method == AUTO and settings.ranker is None and settings.failure_pattern is None
+    if is_plain and not model_names(settings):
+        return LateAnalyst(lambda: open_analyst(settings))
+    return open_analyst(settings)
+
+
 def open_ranker(settings: Settings) -> Ranker | None:
     """Return the trained ranker, or ``None`` if none is set.
 
@@ -71,6 +89,8 @@ def open_ranker(settings: Settings) -> Ranker | None:
     """
     if settings.ranker is None:
         return None
+    from analyzer.methods.ranker import read_model  # noqa: PLC0415 - few services have one
+
     try:
         return read_model(_content(settings.ranker))
     except (OSError, UnreadableInput) as error:
@@ -94,8 +114,10 @@ def model_names(settings: Settings) -> tuple[str, ...]:
     return tuple(name for part in (settings.model or "").split(",") if (name := part.strip()))
 
 
-def open_opinions(settings: Settings, analyst: RunAnalyst) -> LocalOpinions:
+def open_opinions(settings: Settings, analyst: LocalAnalyst) -> LocalOpinions:
     """Return the source of second opinions, with the offered models; all share one hourly budget."""
+    from analyzer.analyses.opinions import LocalOpinions  # noqa: PLC0415 - of pages alone
+
     patience, budget = Patience(timeout_s=settings.model_timeout / 1000), budget_of(analyst)
     models: dict[str, Model] = {}
     for name in model_names(settings)[1:]:
@@ -122,7 +144,7 @@ def open_model(settings: Settings) -> HourlyBudget | None:
 
 def budget_of(analyst: Analyst) -> HourlyBudget | None:
     """Return the hourly budget of an analyst's model, if there is one."""
-    model = analyst.attributor.model if isinstance(analyst, RunAnalyst) else None
+    model = analyst.model if isinstance(analyst, LocalAnalyst) else None
     return model if isinstance(model, HourlyBudget) else None
 
 
@@ -134,10 +156,10 @@ async def prepare_model(settings: Settings) -> None:
 
 def tls_files(settings: Settings, renewals: Renewals | None = None) -> TlsFiles | None:
     """Return the TLS files of our listeners, or ``None`` without TLS; failed renewals are counted."""
-    from collector_processor.otlp.tls import Renewals, TlsFiles  # noqa: PLC0415 - gRPC, which only the service needs
-
     if settings.tls_certificate is None or settings.tls_key is None:
         return None
+    from collector_processor.otlp.tls import Renewals, TlsFiles  # noqa: PLC0415 - gRPC: only the receivers need it
+
     return TlsFiles(
         certificate=settings.tls_certificate,
         key=settings.tls_key,
@@ -200,6 +222,8 @@ def _cleaning(settings: Settings, text: ExportText) -> Redact:
 def _rules(settings: Settings) -> tuple[Claim, ...]:
     if settings.failure_pattern is None:
         return ()
+    from analyzer.signals.triage import output_matching  # noqa: PLC0415 - all signals
+
     try:
         return (output_matching(settings.failure_pattern),)
     except ValueError as error:

@@ -14,8 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from analyzer.inquiry.method import Answer, Prompt, Question, Reply
-from analyzer.methods.attribution import Steps
+from analyzer.inquiry.method import Answer, Prompt, Question, Reply, Steps
 from collector_processor.core.analysis import UNKNOWN, AnalysisLostError, TrackRecord
 from semconv.model import Attribution, Trajectory
 

@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from analyzer.analyses.prepare import Changed, Open
+from analyzer.analyses.prepared import Changed, Open
 from analyzer.history.early import EarlyAlarm, KnownPart, Part, Warned, early_alarm, part_of
 from analyzer.history.elements import Element, unpack
 from analyzer.history.known_runs import from_text, has_shared_agents

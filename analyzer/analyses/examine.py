@@ -23,7 +23,7 @@ from analyzer.analyses.load import (
     Prepare,
     absent_parents,
 )
-from analyzer.analyses.prepare import Analysed, Changed, Open
+from analyzer.analyses.prepared import Analysed, Changed, Open
 from analyzer.analyses.run_comparison import Finding, RunComparison
 from collector_processor.assembly.assembler import Released
 from collector_processor.core.analysis import AnalysisLostError, Analyst, KeepRun, ReadEarned, nothing_earned

@@ -14,26 +14,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from time import monotonic
 from typing import Final, TypeAlias, TypeVar
 
-from analyzer.analyses.analyst import RunAnalyst
 from analyzer.analyses.consulting import ThreadSteps
 from analyzer.analyses.job_client import JobAnalyst
+from analyzer.analyses.local_analyst import LocalAnalyst
 from analyzer.analyses.pool import TRIES, Pool
-from analyzer.analyses.prepare import (
-    Look,
-    Prepared,
-    Preparer,
-    TraceBytes,
-    passed_by,
-    prepare_each,
-    preparer_of,
+from analyzer.analyses.prepared import Look, Prepare, Prepared, TraceBytes, passed_by, prepare_each
+from analyzer.analyses.worker_process import (
+    OVER_CPU_TIME,
+    WorkerLostError,
+    WorkerProcess,
+    command_of,
+    worker_settings,
 )
-from analyzer.analyses.worker import worker_settings
-from analyzer.analyses.worker_process import OVER_CPU_TIME, WorkerLostError, WorkerProcess, command_of
 from collector_processor.core.analysis import AnalysisLostError, Analyst
 from collector_processor.core.fair import Batcher, Turns
 from collector_processor.otlp import Tenant
@@ -74,7 +70,7 @@ def _over_cpu_time(trace: TraceBytes) -> AnalysisLostError:
 class Executor:
     """Prepares traces; used on one event loop."""
 
-    def __init__(self, preparer: Preparer, pool: Pool, *, now: Callable[[], float] = monotonic) -> None:
+    def __init__(self, preparer: Prepare, pool: Pool, *, now: Callable[[], float] = monotonic) -> None:
         """Prepare traces in a pool.
 
         Args:
@@ -204,14 +200,24 @@ def open_pool(settings: Settings, analyst: Analyst) -> Pool:
 
 def open_executor(settings: Settings, analyst: Analyst, cleaner: Cleaner, pool: Pool) -> Executor:
     """Return the executor that prepares traces, in threads and in worker processes."""
-    return Executor(preparer_of(settings, analyst, _look_of(analyst), cleaner), pool)
+
+    @cache
+    def preparer() -> Prepare:
+        from analyzer.analyses.prepare import preparer_of  # noqa: PLC0415 - all that judges a run; in a thread
+
+        return preparer_of(settings, analyst, _look_of(analyst), cleaner)
+
+    def prepare(trace: TraceBytes) -> Prepared:
+        return preparer()(trace)
+
+    return Executor(prepare, pool)
 
 
 def stepping_in(pool: Pool, analyst: AnyAnalyst) -> AnyAnalyst:
     """Return the analyst with the steps of its analyses in the pool."""
-    if not isinstance(analyst, RunAnalyst):
+    if not isinstance(analyst, LocalAnalyst):
         return analyst
-    return replace(analyst, stepping=partial(pool.step, instead=ThreadSteps(analyst.steps)))
+    return analyst.in_steps(lambda begin: partial(pool.step, instead=ThreadSteps(begin)))
 
 
 def processes(settings: Settings, cores: Callable[[], float] = usable_cores) -> int:
@@ -226,10 +232,10 @@ def processes(settings: Settings, cores: Callable[[], float] = usable_cores) -> 
 
 def _look_of(analyst: Analyst) -> Look:
     match analyst:
-        case RunAnalyst():
-            return analyst.unasked
         case JobAnalyst():
             return passed_by(analyst.local.unasked)
+        case LocalAnalyst():
+            return analyst.unasked
         case _:
             return lambda _trajectory: None
 
@@ -237,6 +243,6 @@ def _look_of(analyst: Analyst) -> Look:
 def _start_worker(settings: Settings, analyst: Analyst) -> Callable[[], Awaitable[WorkerProcess]] | None:
     """Return a function that starts worker processes; ``None`` for an analyst that they do not know."""
     local = analyst.local if isinstance(analyst, JobAnalyst) else analyst
-    if not isinstance(local, RunAnalyst):
+    if not isinstance(local, LocalAnalyst):
         return None
-    return partial(WorkerProcess.start, worker_settings(settings, local.attributor.ranker), COMMAND)
+    return partial(WorkerProcess.start, worker_settings(settings, local.ranker), COMMAND)

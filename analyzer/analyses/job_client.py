@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from analyzer.analyses.analyst import RunAnalyst, analysis_of
 from analyzer.analyses.codec import (
     Progress,
     read_answer,
@@ -25,7 +24,9 @@ from analyzer.analyses.codec import (
     write_earned,
     write_run,
 )
+from analyzer.analyses.local_analyst import LocalAnalyst
 from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
+from analyzer.inquiry.verdict import analysis_of
 from analyzer.methods.choice import Called, Choice, Offer
 from collector_processor.core.analysis import NOTHING_EARNED, Analysis, Earned
 from collector_processor.core.disk import StoreError
@@ -202,12 +203,12 @@ class JobAnalyst:
     """Analyst that has failed runs analysed by the analyzers of one store."""
 
     ask: JobAsk
-    local: RunAnalyst
+    local: LocalAnalyst
     """Analyst without a model: triage and signals."""
 
     async def analyse(self, trajectory: Trajectory, earned: Earned = NOTHING_EARNED) -> Analysis:
         """Triage here and attribute elsewhere; by signals if no analyzer answers in time."""
-        own = await self.local.analyse(trajectory)
+        own = await self.local.analyse(trajectory, NOTHING_EARNED)
         if own.attribution.status in {*BLAMELESS, Status.UNREADABLE}:
             return own
         try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
-from analyzer.analyses.prepare import (
+from analyzer.analyses.prepared import (
     MAX_KEYS,
     Analysed,
     Changed,

@@ -23,7 +23,7 @@ from typing import Final, Protocol, TypeAlias
 
 from analyzer.analyses.codec import StepAsked, read_result, write_step
 from analyzer.analyses.consulting import Order, Stepping, StepResult
-from analyzer.analyses.prepare import Prepared, ToAsk, TraceBytes
+from analyzer.analyses.prepared import Prepared, ToAsk, TraceBytes
 from analyzer.analyses.worker_process import OVER_CPU_TIME, WorkerLostError
 from analyzer.inquiry.method import Answer
 from collector_processor.core.analysis import AnalysisLostError

@@ -15,16 +15,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from analyzer.analyses.prepare import Analysed, Changed, RebuiltRun
+from analyzer.analyses.prepared import Analysed, Changed, RebuiltRun
 from analyzer.history.known_runs import CountedRuns, FailedRun, KnownRun, failed_run, from_text, parts_of
 from analyzer.history.spectrum import Comparison, Said
-from analyzer.inquiry.calibration import Worth
-from analyzer.inquiry.verdict import to_json
+from analyzer.inquiry.calibration import Worth, as_labelled, doubted, may_be_corrected
+from analyzer.inquiry.verdict import COMPARED, to_json
 from analyzer.issues.counting import noted_run
 from analyzer.issues.issue_store import noted_document
-from analyzer.methods.attribution import as_labelled, doubted, may_be_corrected
-from analyzer.methods.history import COMPARED, pooled_with, suspected
-from analyzer.signals.checked import checked
 from collector_processor.core.analysis import Analysis, KeptRun
 from collector_processor.core.records import HistoryRow, RunFacts
 from collector_processor.otlp import NO_TENANT, Tenant
@@ -108,7 +105,9 @@ class RunComparison:
         if not may_be_corrected(attribution):  # most runs have passed, and need no labels to be read
             return finding
         corrected = as_labelled(attribution, await self._worths(tenant))
-        return finding if corrected is attribution else self._rewritten(corrected, trajectory, finding)
+        if corrected is attribution:
+            return finding
+        return await asyncio.to_thread(self._rewritten, corrected, trajectory, finding)
 
     async def _runs(self, workflow: tuple[Tenant, str, str]) -> CountedRuns:
         now = self._clock()
@@ -125,6 +124,8 @@ class RunComparison:
         analysis = finding[0]
         if found is None or not found.is_any:
             return finding
+        from analyzer.methods.history import pooled_with, suspected  # noqa: PLC0415 - all signals
+
         if analysis.attribution.status is Status.NO_FAILURE:
             blame = suspected(trajectory, found)
             if blame is None:
@@ -136,6 +137,8 @@ class RunComparison:
 
     def _rewritten(self, attribution: Attribution, trajectory: Trajectory, finding: Finding) -> Finding:
         """Return the finding with another attribution, withheld if its confidence is too low."""
+        from analyzer.signals.checked import checked  # noqa: PLC0415 - all signals; in a thread
+
         analysis, kept = finding
         told = doubted(attribution, self._least)
         rewritten = replace(told, checked=checked(told, trajectory))

@@ -37,15 +37,10 @@ from analyzer.analyses.composition import (
     open_cleaner,
 )
 from analyzer.analyses.consulting import Stepper
-from analyzer.analyses.prepare import (
-    Preparer,
-    TraceBytes,
-    passed_by,
-    prepare_each,
-    preparer_of,
-)
+from analyzer.analyses.prepare import Preparer, preparer_of
+from analyzer.analyses.prepared import TraceBytes, passed_by, prepare_each
 from analyzer.analyses.worker_process import TRACE_CPU_S
-from analyzer.methods.ranker import Ranker, read_model, write_model
+from analyzer.methods.ranker import read_model
 from analyzer.telemetry.json_lines import configure_logging
 from collector_processor.settings import Settings
 
@@ -55,15 +50,6 @@ READY: Final = b"ready"
 _YOUNG: Final = 10_000
 """New objects before the garbage collector looks at them. A run makes many, most of which stay until it is
 answered: at Python's 700, looking takes 3 % of the CPU time."""
-NEEDED: Final = frozenset(
-    {
-        "asks_analyzers", "budget_usd_per_run", "export_text", "failure_pattern",
-        "keep_failed_bytes", "keep_passed_bytes", "mappings", "method", "model", "notify_text", "precision",
-        "redact", "redact_patterns", "suspect_false_alarms",
-    }
-)  # fmt: skip
-"""Settings that worker processes get: none is a secret. Worker processes call no model, but must
-know whether there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +70,6 @@ def answer_step(stepper: Stepper, message: bytes) -> bytes:
     asked = read_step(message)
     order = asked.order or stepper.order_of(asked.id)
     return write_result(None if order is None else stepper.step(order, asked.answers()))
-
-
-def worker_settings(settings: Settings, ranker: Ranker | None = None) -> bytes:
-    """Return the settings for a worker process as JSON, with the ranker itself: its file may change."""
-    needed = settings.model_dump(mode="json", include=set(NEEDED))
-    return json.dumps([needed, None if ranker is None else write_model(ranker)]).encode()
 
 
 def work_from_settings(document: bytes) -> Work:

@@ -7,6 +7,7 @@ handlers, and are used from a thread: an exchange is one write, and one read for
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -15,11 +16,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import IO, Final, Self
+from typing import IO, TYPE_CHECKING, Final, Self
 
 from analyzer.analyses.codec import LENGTH_BYTES, length_of, read_prepared, with_length, write_traces
-from analyzer.analyses.prepare import Prepared, TraceBytes
+from analyzer.analyses.prepared import Prepared, TraceBytes
 from collector_processor.otlp import CollectorError
+from collector_processor.settings import Settings
+
+if TYPE_CHECKING:
+    from analyzer.methods.ranker import Ranker
 
 logger = logging.getLogger(__name__)
 
@@ -45,9 +50,32 @@ _PASSED_ON_FROM: Final = ("LC_", "PYTHON")
 needs none of our keys (such as ``LANGFUSE_SECRET_KEY``)."""
 
 
+NEEDED: Final = frozenset(
+    {
+        "asks_analyzers", "budget_usd_per_run", "export_text", "failure_pattern",
+        "keep_failed_bytes", "keep_passed_bytes", "mappings", "method", "model", "notify_text", "precision",
+        "redact", "redact_patterns", "suspect_false_alarms",
+    }
+)  # fmt: skip
+"""Settings that worker processes get: none is a secret. Worker processes call no model, but must
+know whether there is one."""
+
+
 def command_of(module: str) -> tuple[str, ...]:
     """Return the command that runs a module; ``-P``: never import from the working directory."""
     return (sys.executable, "-P", "-m", module)
+
+
+def worker_settings(settings: Settings, ranker: Ranker | None = None) -> bytes:
+    """Return the settings for a worker process as JSON, with the ranker itself: its file may change."""
+    if ranker is None:
+        sent = None
+    else:
+        from analyzer.methods.ranker import write_model  # noqa: PLC0415 - all signals
+
+        sent = write_model(ranker)
+    needed = settings.model_dump(mode="json", include=set(NEEDED))
+    return json.dumps([needed, sent]).encode()
 
 
 class WorkerLostError(CollectorError):

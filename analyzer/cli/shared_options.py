@@ -7,7 +7,8 @@ from typing import Annotated, Final
 import typer
 
 from analyzer.cli.output import optional
-from analyzer.methods.registry import AUTO, METHODS
+from analyzer.methods.choice import AUTO
+from analyzer.methods.registry import METHODS
 
 METHOD_HELP: Final = (
     f"One of: {', '.join((AUTO, *METHODS))}. One that calls a model may be followed by *N, for N"

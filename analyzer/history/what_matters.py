@@ -18,8 +18,6 @@ from enum import StrEnum
 from typing import Final, Protocol, TypeAlias
 
 from analyzer.history.align_steps import Alignable, output_of
-from analyzer.lineage.figures import figures
-from analyzer.lineage.values import values_in
 from semconv.model import SpanStatus, StepKind
 from semconv.record import record
 
@@ -201,6 +199,8 @@ def _is_time(key: object) -> bool:
 
 
 def _figures(text: str) -> Values:
+    from analyzer.lineage.figures import figures  # noqa: PLC0415 - the pages import this module
+
     return {one.value: one.literal for one in reversed(figures(text)) if not one.is_label}
 
 
@@ -226,6 +226,8 @@ def _readings(literal: str) -> Iterator[float]:
 
 
 def _things(text: str) -> Values:
+    from analyzer.lineage.values import values_in  # noqa: PLC0415 - as above
+
     return {one.literal.casefold().strip("#/"): one.literal for one in reversed(values_in(text))}
 
 

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from analyzer.inquiry.posterior import LogShares, log_softmax, temper
+from semconv.model import UNKNOWN_AGENT, Abstention, Attribution, Blame, Status
 
 ENOUGH_FOR_A_CURVE: Final = 200
 """Labelled runs below which only a temperature is fitted."""
@@ -173,3 +174,56 @@ def _read_off(curve: Knots, stated: float) -> float:
         (x0, y0), (x1, y1) = curve[after - 1], curve[after]
         level = y0 + (y1 - y0) * (stated - x0) / (x1 - x0)
     return level + _SLOPE * (stated + 1e-6)
+
+
+def doubted(attribution: Attribution, least_confidence: float) -> Attribution:
+    """Return the attribution, with its blame withheld if its confidence is below ``least_confidence``.
+
+    A suspicion is not withheld: whether the run failed has a threshold of its own (``least_suspicion``).
+    """
+    verdict = attribution.verdict
+    if not isinstance(verdict, Blame) or verdict.status is Status.SUSPECTED:
+        return attribution
+    if verdict.confidence >= least_confidence:
+        return attribution
+    named = "" if verdict.agent == UNKNOWN_AGENT else f" of {verdict.agent}"
+    reason = (
+        f"The evidence is too weak to blame an agent: step {verdict.step}{named} is the best candidate,"
+        f" with a probability of {verdict.confidence:.0%}; a verdict needs {least_confidence:.0%}."
+        f" {verdict.reason}"
+    )
+    abstention = Abstention(status=Status.UNDETERMINED, reason=reason, ranking=verdict.ranking)
+    return replace(attribution, verdict=abstention)
+
+
+def may_be_corrected(attribution: Attribution) -> bool:
+    """Tell whether labels may correct the confidence: of a blame by signals alone, not of a suspicion."""
+    return attribution.method == "signals" and attribution.verdict.status is Status.ATTRIBUTED
+
+
+def as_labelled(attribution: Attribution, worths: Mapping[str, Worth]) -> Attribution:
+    """Return the attribution, with the confidence of signals as labels of such evidence correct it.
+
+    Args:
+        attribution: any; only a blame by signals alone is corrected.
+        worths: what labels said, by the verdict's mode.
+    """
+    verdict = attribution.verdict
+    if not may_be_corrected(attribution) or not isinstance(verdict, Blame) or verdict.mode not in worths:
+        return attribution
+    worth = worths[verdict.mode]
+    stated, deserved = verdict.confidence, round(worth.corrected(verdict.confidence), 4)
+    if deserved == stated:
+        return attribution
+    others = min(deserved / stated, (1 - deserved) / (1 - stated))
+    first, *rest = verdict.ranking
+    ranking = (
+        replace(first, probability=deserved),
+        *(replace(one, probability=round(one.probability * others, 4)) for one in rest),
+    )
+    reason = (
+        f"{verdict.reason} Such evidence was right in {worth.right:g} of {worth.labelled:g} labelled runs, so"
+        f" the confidence is {deserved:.0%} instead of {stated:.0%}."
+    )
+    corrected = replace(verdict, reason=reason, confidence=deserved, ranking=ranking)
+    return replace(attribution, verdict=corrected, stated=stated)

@@ -174,6 +174,8 @@ class Question:
 Answer: TypeAlias = Reply | ModelError | None
 """Answer to a question; ``None`` if the call may cost more than the remaining budget."""
 Result = TypeVar("Result")
+Steps: TypeAlias = Generator[Question, Answer, Attribution]
+"""An attribution that yields questions to a model."""
 Ask: TypeAlias = Callable[[Question], Awaitable[Answer]]
 
 

@@ -5,13 +5,25 @@ Failure modes are a small, closed vocabulary, so that recurring failures can be 
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from typing import Any, Final
 
-from collector_processor.core.analysis import NOTES
+from collector_processor.core.analysis import NOTES, Analysis
 from collector_processor.core.records import PROOF
 from collector_processor.core.runs import MAY_JOIN
-from semconv.model import Attribution, Blame, Pooled, Proof, Ranked, StepSet, Trajectory, ValueOrigin
+from semconv.model import (
+    Abstention,
+    Attribution,
+    Blame,
+    Pooled,
+    Proof,
+    Ranked,
+    Status,
+    StepSet,
+    Trajectory,
+    ValueOrigin,
+)
 
 
 class FailureMode(StrEnum):
@@ -39,6 +51,8 @@ POOLED: Final = "pooled"
 """Key of what a model and the own method said before they were pooled; absent without a pool."""
 TRIAGE: Final = "triage"
 """Method of verdicts on runs that triage alone decides."""
+COMPARED: Final = frozenset({Status.ATTRIBUTED, Status.UNDETERMINED})
+"""Statuses of verdicts that other runs may change."""
 NOTHING_SAYS_SO: Final = "nothing says that the run failed"
 """Reason of a ``no_failure`` verdict without evidence of success; pages describe such runs differently."""
 
@@ -87,6 +101,27 @@ def to_json(attribution: Attribution, trajectory: Trajectory) -> dict[str, Any]:
         | ({} if attribution.stated is None else {STATED: attribution.stated})
         | _notes(trajectory)
     )
+
+
+def analysis_of(attribution: Attribution, trajectory: Trajectory) -> Analysis:
+    """Return an attribution with its JSON document."""
+    document = json.dumps(to_json(attribution, trajectory), ensure_ascii=False)
+    return Analysis(attribution=attribution, document=document)
+
+
+def abstained(trajectory: Trajectory, status: Status, reason: str) -> Attribution:
+    """Return the attribution of a run that triage alone decides."""
+    return Attribution(
+        run_id=trajectory.run_id,
+        verdict=Abstention(status=status, reason=reason),
+        method=TRIAGE,
+        error=reason if status is Status.ERROR else None,
+    )
+
+
+def error_analysis(trajectory: Trajectory, reason: str) -> Analysis:
+    """Return an ``error`` verdict: the run could not be analysed, and why."""
+    return analysis_of(abstained(trajectory, Status.ERROR, reason), trajectory)
 
 
 def _origin(one: ValueOrigin) -> dict[str, Any]:

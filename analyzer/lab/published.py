@@ -49,6 +49,7 @@ from analyzer.inquiry.match_agents import match_agent, normalise, same_agent
 from analyzer.inquiry.method import AttributionMethod, Inquiry, Message, Prompt, Reply, answered
 from analyzer.inquiry.render import fold
 from analyzer.methods.free_text import Answer, read_answer, read_half, read_reason, read_yes_or_no
+from analyzer.methods.registry import PUBLISHED
 from analyzer.methods.settle_answer import (
     LONGEST_TASK,
     ask_until_read,
@@ -69,8 +70,6 @@ from semconv.model import (
     agent_in_prose,
 )
 
-PUBLISHED: Final = "@published"
-"""Suffix of a method's name that selects the published version."""
 _OUTPUT_TOKENS: Final = 1_024
 _CONFIDENCE: Final = 0.15
 """The method states no confidence; this is about its published step accuracy."""

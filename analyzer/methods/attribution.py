@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from typing import Final
 
-from analyzer.inquiry.calibration import Worth
+from analyzer.inquiry.calibration import Worth, as_labelled, doubted
 from analyzer.inquiry.errors import ModelFailure, ModelNeeded
 from analyzer.inquiry.method import (
     Answer,
@@ -24,18 +24,20 @@ from analyzer.inquiry.method import (
     Clock,
     Model,
     Question,
+    Steps,
     asking,
     consult,
     drive,
 )
 from analyzer.inquiry.posterior import belief_in_signals, worth_of
 from analyzer.inquiry.visible import visible_run
+from analyzer.methods.choice import AUTO
 from analyzer.methods.history import History, Past, pooled_with
 from analyzer.methods.pooling import UNPROVED, Trust, pool_with_model, pooled_of
 from analyzer.methods.prompt_injection import address, limit_belief
 from analyzer.methods.ranker import Ranker
 from analyzer.methods.ranker_features import VERSION
-from analyzer.methods.registry import AUTO, registered
+from analyzer.methods.registry import registered
 from analyzer.methods.suspicion import Confirm
 from analyzer.methods.without_model import (
     Belief,
@@ -47,7 +49,7 @@ from analyzer.methods.without_model import (
     ranking,
     signals_belief,
 )
-from semconv.model import UNKNOWN_AGENT, Abstention, Attribution, Blame, Effort, Status, Trajectory
+from semconv.model import Abstention, Attribution, Blame, Effort, Trajectory
 
 DEFAULT_BUDGET_USD: Final = 0.50
 _FIXED_TOKENS: Final = 4_000
@@ -57,10 +59,6 @@ _BYTES_PER_TOKEN: Final = 3
 _LEAST_BYTES: Final = 4_000
 _CONTEXT_SHARES: Final = (1.0, 0.5, 0.2)
 """Shares of the run shown in successive attempts, when the model rejects the prompt as too long."""
-
-
-Steps: TypeAlias = Generator[Question, Answer, Attribution]
-"""An attribution that yields questions to a model."""
 
 
 def random_marker(_trajectory: Trajectory) -> str:
@@ -264,59 +262,6 @@ class Attributor:
             fallback=None if attribution.fallback is None else clean(attribution.fallback),
             error=None if attribution.error is None else clean(attribution.error),
         )
-
-
-def doubted(attribution: Attribution, least_confidence: float) -> Attribution:
-    """Return the attribution, with its blame withheld if its confidence is below ``least_confidence``.
-
-    A suspicion is not withheld: whether the run failed has a threshold of its own (``least_suspicion``).
-    """
-    verdict = attribution.verdict
-    if not isinstance(verdict, Blame) or verdict.status is Status.SUSPECTED:
-        return attribution
-    if verdict.confidence >= least_confidence:
-        return attribution
-    named = "" if verdict.agent == UNKNOWN_AGENT else f" of {verdict.agent}"
-    reason = (
-        f"The evidence is too weak to blame an agent: step {verdict.step}{named} is the best candidate,"
-        f" with a probability of {verdict.confidence:.0%}; a verdict needs {least_confidence:.0%}."
-        f" {verdict.reason}"
-    )
-    abstention = Abstention(status=Status.UNDETERMINED, reason=reason, ranking=verdict.ranking)
-    return replace(attribution, verdict=abstention)
-
-
-def may_be_corrected(attribution: Attribution) -> bool:
-    """Tell whether labels may correct the confidence: of a blame by signals alone, not of a suspicion."""
-    return attribution.method == "signals" and attribution.verdict.status is Status.ATTRIBUTED
-
-
-def as_labelled(attribution: Attribution, worths: Mapping[str, Worth]) -> Attribution:
-    """Return the attribution, with the confidence of signals as labels of such evidence correct it.
-
-    Args:
-        attribution: any; only a blame by signals alone is corrected.
-        worths: what labels said, by the verdict's mode.
-    """
-    verdict = attribution.verdict
-    if not may_be_corrected(attribution) or not isinstance(verdict, Blame) or verdict.mode not in worths:
-        return attribution
-    worth = worths[verdict.mode]
-    stated, deserved = verdict.confidence, round(worth.corrected(verdict.confidence), 4)
-    if deserved == stated:
-        return attribution
-    others = min(deserved / stated, (1 - deserved) / (1 - stated))
-    first, *rest = verdict.ranking
-    ranking = (
-        replace(first, probability=deserved),
-        *(replace(one, probability=round(one.probability * others, 4)) for one in rest),
-    )
-    reason = (
-        f"{verdict.reason} Such evidence was right in {worth.right:g} of {worth.labelled:g} labelled runs, so"
-        f" the confidence is {deserved:.0%} instead of {stated:.0%}."
-    )
-    corrected = replace(verdict, reason=reason, confidence=deserved, ranking=ranking)
-    return replace(attribution, verdict=corrected, stated=stated)
 
 
 async def no_model(_question: Question) -> Answer:

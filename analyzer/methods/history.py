@@ -57,10 +57,6 @@ MOST_CONFIDENT: Final = 0.9
 """Highest confidence: what goes along with failures need not cause them."""
 
 
-COMPARED: Final = frozenset({Status.ATTRIBUTED, Status.UNDETERMINED})
-"""Statuses of verdicts that other runs may change."""
-
-
 class Past(Protocol):
     """The other runs of a run's workflow."""
 

@@ -9,29 +9,7 @@ from typing import Final, TypeAlias
 
 from analyzer.inquiry.errors import UnknownMethod
 from analyzer.inquiry.method import AttributionMethod
-from analyzer.lab.published import (
-    PUBLISHED,
-    AllAtOnce,
-    AsPublished,
-    BinarySearch,
-    ConstantAgent,
-    ConstantStep,
-    Fidelity,
-    FirstAgentStep,
-    Hybrid,
-    RandomStep,
-    StepByStep,
-)
-from analyzer.methods.bisect import Bisect
-from analyzer.methods.history import History
-from analyzer.methods.investigate import Investigate
-from analyzer.methods.judge import Judge
-from analyzer.methods.pooling import Sampled
-from analyzer.methods.verify import Verify
-from analyzer.methods.without_model import LearnedRanking, Signals
-
-AUTO: Final = "auto"
-"""Not a method: with it, ``attribution.py`` chooses between ranker, judge and signals."""
+from analyzer.methods.choice import AUTO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,48 +24,95 @@ class Registered:
 Build: TypeAlias = Callable[..., AttributionMethod]
 
 
-def _asking(method: Build) -> Registered:
-    return Registered(build=lambda limit, marker: method(max_bytes=limit, marker=marker), needs_model=True)
+def _by_itself() -> Mapping[str, Build]:
+    """Return the methods without a model: they read runs with all signals."""
+    from analyzer.methods.history import History  # noqa: PLC0415
+    from analyzer.methods.without_model import LearnedRanking, Signals  # noqa: PLC0415
+
+    # An ``Attributor`` with a trained ranker passes it on, and one that knows other runs these.
+    return {"signals": Signals, "ranker": LearnedRanking, "history": History}
 
 
-def _plain(method: Build) -> Registered:
-    """Return the entry of a method that renders runs without structure, and so needs no marker."""
-    return Registered(build=lambda limit, _marker: method(max_bytes=limit), needs_model=True)
+def _asking() -> Mapping[str, Build]:
+    """Return the methods that ask a model: a tenth of a second, and most runs are judged without one."""
+    from analyzer.methods.bisect import Bisect  # noqa: PLC0415
+    from analyzer.methods.investigate import Investigate  # noqa: PLC0415
+    from analyzer.methods.judge import Judge  # noqa: PLC0415
+    from analyzer.methods.verify import Verify  # noqa: PLC0415
+
+    return {"judge": Judge, "investigate": Investigate, "verify": Verify, "bisect": Bisect}
 
 
-def _silent(method: Build) -> Registered:
-    return Registered(build=lambda _bytes, _marker: method(), needs_model=False)
+def _published() -> Mapping[str, Build]:
+    """Return the published methods, which render runs without structure, and so need no marker."""
+    from analyzer.lab import published  # noqa: PLC0415 - the lab
+
+    return {
+        "all-at-once": published.AllAtOnce,
+        "step-by-step": published.StepByStep,
+        "binary-search": published.BinarySearch,
+        "hybrid": published.Hybrid,
+    }
+
+
+def _as_published(name: str, limit: int) -> AttributionMethod:
+    """Return the method that ``PUBLISHED`` follows."""
+    from analyzer.lab import published  # noqa: PLC0415 - the lab
+
+    build = _published()[name]
+    if name in {"all-at-once", "hybrid"}:  # the others are always as published
+        build = partial(build, fidelity=published.Fidelity.PUBLISHED)
+    return published.AsPublished(method=build(max_bytes=limit))
+
+
+def _baselines() -> Mapping[str, Build]:
+    from analyzer.lab import published  # noqa: PLC0415 - the lab
+
+    return {
+        "random": published.RandomStep,
+        "first-agent-step": published.FirstAgentStep,
+        "constant": published.ConstantStep,
+        "constant-agent": published.ConstantAgent,
+    }
+
+
+Load: TypeAlias = Callable[[], Mapping[str, Build]]
+"""Imports a group of methods when one of them is first built."""
+
+
+def _silent(load: Load, name: str) -> Registered:
+    return Registered(build=lambda _bytes, _marker: load()[name](), needs_model=False)
+
+
+def _structured(load: Load, name: str) -> Registered:
+    """Return the entry of a method that renders runs with lines of structure, which begin with a marker."""
+    return Registered(
+        build=lambda limit, marker: load()[name](max_bytes=limit, marker=marker), needs_model=True
+    )
+
+
+def _plain(load: Load, name: str) -> Registered:
+    return Registered(build=lambda limit, _marker: load()[name](max_bytes=limit), needs_model=True)
 
 
 MOST_VOTES: Final = 20
 _COUNTS: Final = frozenset(str(count) for count in range(1, MOST_VOTES + 1))
+PUBLISHED: Final = "@published"
+"""Suffix of a method's name that selects the published version."""
+_REFERENCES: Final = ("all-at-once", "step-by-step", "binary-search", "hybrid")
+"""Methods that ``PUBLISHED`` may follow."""
+
+_BASELINES: Final = ("random", "first-agent-step", "constant", "constant-agent")
 
 METHODS: Final[Mapping[str, Registered]] = {
-    "signals": _silent(Signals),
-    "ranker": _silent(LearnedRanking),  # an ``Attributor`` with a trained ranker passes it on
-    "history": _silent(History),  # an ``Attributor`` that knows other runs passes them on
-    "judge": _asking(Judge),
-    "investigate": _asking(Investigate),
-    "verify": _asking(Verify),
-    "bisect": _asking(Bisect),
-    "all-at-once": _plain(AllAtOnce),
-    "step-by-step": _plain(StepByStep),
-    "binary-search": _plain(BinarySearch),
-    "hybrid": _plain(Hybrid),
-    "random": _silent(RandomStep),
-    "first-agent-step": _silent(FirstAgentStep),
-    "constant": _silent(ConstantStep),
-    "constant-agent": _silent(ConstantAgent),
+    **{name: _silent(_by_itself, name) for name in ("signals", "ranker", "history")},
+    **{name: _structured(_asking, name) for name in ("judge", "investigate", "verify", "bisect")},
+    **{name: _plain(_published, name) for name in _REFERENCES},
+    **{
+        name: _silent(_baselines, name)
+        for name in ("random", "first-agent-step", "constant", "constant-agent")
+    },
 }
-
-
-_REFERENCES: Final[Mapping[str, Build]] = {
-    "all-at-once": partial(AllAtOnce, fidelity=Fidelity.PUBLISHED),
-    "step-by-step": StepByStep,
-    "binary-search": BinarySearch,
-    "hybrid": partial(Hybrid, fidelity=Fidelity.PUBLISHED),
-}
-"""Methods that ``PUBLISHED`` may follow."""
 
 
 def registered(name: str) -> Registered:
@@ -109,9 +134,14 @@ def registered(name: str) -> Registered:
         if at + published != PUBLISHED or base not in _REFERENCES:
             known = ", ".join(_REFERENCES)
             raise UnknownMethod(f"method {name!r}: only {known} may be followed by {PUBLISHED}")
-        method = _REFERENCES[base]
-        entry = replace(entry, build=lambda limit, _marker: AsPublished(method=method(max_bytes=limit)))
-    if not star:
-        return entry
-    one, votes = entry.build, int(count)
-    return replace(entry, build=lambda limit, marker: Sampled(method=one(limit, marker), samples=votes))
+        entry = replace(entry, build=lambda limit, _marker: _as_published(base, limit))
+    return replace(entry, build=_voting(entry.build, int(count))) if star else entry
+
+
+def _voting(one: Build, votes: int) -> Build:
+    def build(limit: int, marker: str) -> AttributionMethod:
+        from analyzer.methods.pooling import Sampled  # noqa: PLC0415 - as the other methods
+
+        return Sampled(method=one(limit, marker), samples=votes)
+
+    return build

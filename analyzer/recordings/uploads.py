@@ -9,7 +9,6 @@ from typing import Final, TypeAlias
 
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.file_bytes import unpack
-from analyzer.recordings.read_files import read_recording
 from analyzer.recordings.table_text import PARQUET, looks_like_csv
 from collector_processor.core.runs import CleanRun
 from collector_processor.otlp import Signal
@@ -74,6 +73,8 @@ def read_runs(
     Raises:
         UnreadableInput: there is no run in them.
     """
+    from analyzer.recordings.read_files import read_recording  # noqa: PLC0415 - fifty formats; in a thread
+
     recordings = [read_recording(one) for one in plain]
     traces = [request for one in recordings for request in one.traces]
     logs = [body for one in recordings for body in one.bodies(Signal.LOGS)]

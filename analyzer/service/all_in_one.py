@@ -24,13 +24,14 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from analyzer.analyses.analyst import RunAnalyst
-from analyzer.analyses.composition import open_analyst, open_cleaner, prepare_model, tls_files
+from analyzer.analyses.composition import open_cleaner, open_late_analyst, prepare_model, tls_files
 from analyzer.analyses.examine import Examiner, owns_all
 from analyzer.analyses.executor import open_pool, stepping_in
 from analyzer.analyses.job_client import JobAnalyst
+from analyzer.analyses.local_analyst import LocalAnalyst
 from analyzer.analyses.models.budget import HourlyBudget
 from analyzer.analyses.scheduler import Pipeline
+from analyzer.issues.labels.track_records import open_track_records
 from analyzer.service.durable import Files, conditions, expire, look_for_damage, open_files, steady_clock
 from analyzer.service.kafka_lane import KafkaLane, open_kafka, start_reading, start_spilling
 from analyzer.service.lifetime import Lifetime
@@ -45,14 +46,12 @@ from analyzer.service.start_lanes import (
     open_issues,
     open_routes,
     open_senders,
-    open_track_records,
     start_corrections,
     start_deliveries,
     start_forwarder,
     start_pipeline,
     start_scores_back,
 )
-from analyzer.telemetry.otlp_metrics import export_metrics
 from analyzer.telemetry.verdict_counters import VerdictCounters
 from analyzer.web.guard import GuardRules
 from analyzer.web.probes import Probe, Probes, guarded
@@ -116,7 +115,7 @@ async def running_service(
         CollectorError: a file, port or backend is not available; the message says which.
     """
     async with AsyncExitStack() as stack:
-        service = _Service(settings, analyst or open_analyst(settings), Lifetime(stack))
+        service = _Service(settings, analyst or open_late_analyst(settings), Lifetime(stack))
         running = await service.start(exporters)
         try:
             yield running
@@ -176,7 +175,7 @@ class _Service:
         lifetime.background(expire(base.files, base.now_ns))
         lifetime.background(self._warm_up())
         metrics = self._metrics(base, lanes)
-        lifetime.background(export_metrics(settings, metrics.collect, base.exporters, base.instance_id))
+        lifetime.background(self._export_metrics(base, metrics))
         probe = Probes(
             is_ready=lambda: self._is_ready and self._is_warm,
             metrics=metrics.registry,
@@ -195,7 +194,7 @@ class _Service:
         refuse_own_endpoint(settings, settings.listeners)
         files = await open_files(settings, lifetime)
         issues = open_issues(settings, lifetime, files, counters.move)
-        earned, worths = open_track_records(lifetime, files.database)
+        earned, worths = open_track_records(lifetime.stack, files.database)
         exporters = open_routes(settings, lifetime, instance_id) if given is None else given
         senders = open_senders(settings, lifetime, exporters)
         await lifetime.stack.enter_async_context(lifetime.watched)
@@ -296,7 +295,7 @@ class _Service:
         self._web = replace(settings.listeners[2], port=sockets[0].getsockname()[1])
         pages = PagesProcess(
             settings=settings,
-            is_analysing=isinstance(self._analyst, RunAnalyst | JobAnalyst),
+            is_analysing=isinstance(self._analyst, LocalAnalyst | JobAnalyst),
             sockets=sockets,
             answer=answering(probe, carry_out),
         )
@@ -355,6 +354,13 @@ class _Service:
             undelivered=undelivered,
             rejected=lambda: sum(counts.rejected for counts in base.ledger.snapshot().values()),
         )
+
+    async def _export_metrics(self, base: _Base, metrics: ServiceMetrics) -> None:
+        if not self._settings.export_metrics_ms:
+            return
+        from analyzer.telemetry.otlp_metrics import export_metrics  # noqa: PLC0415 - OpenTelemetry's SDK
+
+        await export_metrics(self._settings, metrics.collect, base.exporters, base.instance_id)
 
     async def _warm_up(self) -> None:
         await prepare_model(self._settings)

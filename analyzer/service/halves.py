@@ -17,10 +17,10 @@ from aiohttp import web
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from analyzer.analyses.analyst import RunAnalyst
 from analyzer.analyses.codec import write_offer
-from analyzer.analyses.composition import budget_of, open_analyst, open_cleaner, open_opinions, tls_files
+from analyzer.analyses.composition import budget_of, open_cleaner, open_late_analyst, open_opinions, tls_files
 from analyzer.analyses.job_client import ANALYZER, OFFER, JobAnalyst, JobAsk, JobOpinions
+from analyzer.analyses.local_analyst import LocalAnalyst
 from analyzer.analyses.models.budget import HourlyBudget, StoredSpending
 from analyzer.methods.choice import Called, Choice, Opinions
 from analyzer.service.job_worker import JobWorker
@@ -74,16 +74,16 @@ async def asking(settings: Settings) -> AsyncIterator[Analyst]:
         store = open_shared_store(settings, stack)
         jobs, replicas = JobRows(store.db), ReplicaRows(store.db)
         ask = JobAsk(jobs, replicas, store.thread.run, timeout_s=settings.analyzer_timeout_s)
-        yield JobAnalyst(ask=ask, local=open_analyst(collector_settings(settings)))
+        yield JobAnalyst(ask=ask, local=open_late_analyst(collector_settings(settings)))
 
 
 def opinions_of(settings: Settings, analyst: Analyst) -> Opinions | None:
     """Return the opinions for choices on the pages, local or remote; ``None`` if not available."""
     match analyst:
-        case RunAnalyst():
-            return open_opinions(settings, analyst)
         case JobAnalyst():
             return JobOpinions(analyst.ask)
+        case LocalAnalyst():
+            return open_opinions(settings, analyst)
         case _:
             return None
 
@@ -193,7 +193,7 @@ class AnalyzerServer:
 class AnalyzerHalf:
     """Analyses runs by the settings, or by a person's choice, and counts what that cost."""
 
-    def __init__(self, settings: Settings, analyst: RunAnalyst) -> None:
+    def __init__(self, settings: Settings, analyst: LocalAnalyst) -> None:
         """Create it; nothing is started."""
         self._settings: Final = settings
         self._analyst: Final = analyst

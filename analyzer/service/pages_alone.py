@@ -23,14 +23,15 @@ from typing import Any, Final
 import uvloop
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from analyzer.analyses.analyst import RunAnalyst
-from analyzer.analyses.composition import budget_of, open_analyst, open_cleaner, prepare_model, tls_files
+from analyzer.analyses.composition import budget_of, open_cleaner, open_late_analyst, prepare_model, tls_files
 from analyzer.analyses.executor import open_pool, stepping_in
+from analyzer.analyses.local_analyst import LocalAnalyst
 from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.labelling import AcceptedLabel, accept_label
 from analyzer.issues.labels.run_label import Label, Statement
+from analyzer.issues.labels.track_records import open_track_records
 from analyzer.issues.receivers import counting_rules
 from analyzer.methods.choice import Called, Choice, Offer, Opinions
 from analyzer.service.commands import CommandGiver, nothing
@@ -38,7 +39,6 @@ from analyzer.service.halves import asking, opinions_of, share_spending
 from analyzer.service.lifetime import Lifetime, collecting_rarely
 from analyzer.service.pages_process import Service, connected
 from analyzer.service.replicas import Announcer, SharedStore, open_shared_store
-from analyzer.service.start_lanes import open_track_records
 from analyzer.service.upload_process import UploadReader
 from analyzer.telemetry.json_lines import configure_logging
 from analyzer.telemetry.process_stats import ProcessStats
@@ -95,7 +95,7 @@ def open_pages_alone(settings: Settings, stack: AsyncExitStack, lifetime: Lifeti
 
 
 async def _open_pages_of(
-    settings: Settings, stack: AsyncExitStack, lifetime: Lifetime, service: Service, *, is_analysing: bool
+    settings: Settings, stack: AsyncExitStack, service: Service, *, is_analysing: bool
 ) -> HttpServer:
     """Return the server of the pages of a service that started this process."""
     store = open_shared_store(settings, stack)
@@ -113,7 +113,7 @@ async def _open_pages_of(
         budget = budget_of(analyst)
         if budget is not None:
             await share_spending(store, budget)
-        parts.requested = _requested(parts, analyst, lifetime)
+        parts.requested = _requested(parts, analyst)
     return web_server(parts.web(), settings.listeners[2])
 
 
@@ -128,23 +128,23 @@ class _Requested:
 async def _open_analyst(settings: Settings, stack: AsyncExitStack) -> Analyst:
     if settings.asks_analyzers:
         return await stack.enter_async_context(asking(settings))
-    analyst = open_analyst(settings)
+    analyst = open_late_analyst(settings)
     pool = open_pool(settings, analyst)
     stack.push_async_callback(pool.close)
     return stepping_in(pool, analyst)
 
 
-def _requested(parts: _Parts, analyst: Analyst, lifetime: Lifetime) -> _Requested:
+def _requested(parts: _Parts, analyst: Analyst) -> _Requested:
     settings = parts.settings
     opinions = opinions_of(settings, analyst)
-    ranker = analyst.attributor.ranker if isinstance(analyst, RunAnalyst) else None
+    ranker = analyst.ranker if isinstance(analyst, LocalAnalyst) else None
     if opinions is None:
         return _Requested()
     jobs = Jobs(
         _PreparedOpinions(opinions=opinions, prepare=lambda: prepare_model(settings)),
         UploadReader(settings, parts.clean),
         JobLimits(at_once=settings.concurrency),
-        earned=open_track_records(lifetime, parts.store.database)[0],
+        earned=open_track_records(parts.stack, parts.store.database)[0],
     )
     parts.stack.push_async_callback(jobs.close)
     return _Requested(jobs=jobs, card={} if ranker is None else ranker.card)
@@ -266,7 +266,7 @@ async def _serve(channel: int, listening: Sequence[int]) -> None:
         lifetime = Lifetime(stack)
         await stack.enter_async_context(lifetime.watched)
         ended = asyncio.create_task(service.listen())
-        server = await _open_pages_of(settings, stack, lifetime, service, is_analysing=said["is_analysing"])
+        server = await _open_pages_of(settings, stack, service, is_analysing=said["is_analysing"])
         await server.start_on([socket.socket(fileno=one) for one in listening])
         stack.push_async_callback(server.stop)
         async with collecting_rarely():

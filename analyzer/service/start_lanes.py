@@ -16,7 +16,7 @@ from analyzer.analyses.examine import Examiner
 from analyzer.analyses.executor import open_executor
 from analyzer.analyses.models.budget import HourlyBudget, StoredSpending
 from analyzer.analyses.pool import Pool
-from analyzer.analyses.prepare import keeping
+from analyzer.analyses.prepared import keeping
 from analyzer.analyses.run_comparison import ReadWorths, RunComparison
 from analyzer.analyses.scheduler import Pipeline, PipelineLimits
 from analyzer.issues.beside_verdicts import BesideVerdicts, TextsBehind, keeper
@@ -24,10 +24,9 @@ from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_service import IssueCounts, IssueCountsReader, IssueService
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.correcting import Corrections, SecondOpinions
-from analyzer.issues.labels.label_store import LabelStore, OpinionStore
-from analyzer.issues.labels.track_records import TrackRecords, track_records, worths
+from analyzer.issues.labels.label_store import OpinionStore
 from analyzer.issues.receivers import counting_rules, receivers_of
-from analyzer.methods.registry import AUTO
+from analyzer.methods.choice import AUTO
 from analyzer.service.commands import CommandTask
 from analyzer.service.durable import Files
 from analyzer.service.lifetime import Lifetime
@@ -48,9 +47,7 @@ from collector_processor.otlp import Exporter, Signal, TraceKey
 from collector_processor.rebuild.redaction import Cleaner, make_redactor, read_kinds
 from collector_processor.settings import Settings, WriteBack
 from collector_processor.sinks.client import SinkOutlet
-from collector_processor.store.database.connection import Database, StoreThread
 from collector_processor.store.run_text import RunTextRows
-from collector_processor.store.verdicts import RunStore
 
 _LOOK_S: Final = 10.0
 """Seconds between looks for scores of runs that another process deleted."""
@@ -183,21 +180,6 @@ def _examiner(
         early=analysis.early,
         earned=analysis.earned,
         owns=analysis.owns,
-    )
-
-
-def open_track_records(lifetime: Lifetime, database: Database) -> tuple[ReadEarned, ReadWorths]:
-    """Return readers of what models and evidence have earned, on a connection and a thread of their own.
-
-    They read some megabytes: on the store's thread, commits would wait for them.
-    """
-    db, thread = database.connect(), StoreThread(name="track-records")
-    lifetime.stack.callback(db.close)
-    lifetime.stack.callback(thread.close)
-    stores = LabelStore(db), RunStore(db), OpinionStore(db)
-    return (
-        TrackRecords(lambda tenant: thread.run(track_records, *stores, tenant), time.monotonic),
-        TrackRecords(lambda tenant: thread.run(worths, *stores, tenant), time.monotonic),
     )
 
 

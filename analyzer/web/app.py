@@ -33,7 +33,6 @@ from prometheus_client.registry import CollectorRegistry
 from pydantic import TypeAdapter
 
 from analyzer.history.run_diff import RunDiff
-from analyzer.lineage.memory import forget_texts
 from analyzer.records.issue_records import Issue, IssueFix, Workflow, WorkflowInFull
 from analyzer.records.json_records import (
     GivenLabel,
@@ -323,6 +322,8 @@ async def _forget(context: PageContext, tenant: Tenant, run_id: str | None) -> N
         context.whole.clear()
         context.prepared.clear()
         clear_formatted()
+        from analyzer.lineage.memory import forget_texts  # noqa: PLC0415 - all that judges a run; in a thread
+
         forget_texts()
 
     await asyncio.to_thread(clear)

@@ -18,7 +18,7 @@ from analyzer.analyses.composition import carrier_policy, open_analyst, open_cle
 from analyzer.analyses.examine import Examiner
 from analyzer.analyses.executor import open_executor
 from analyzer.analyses.pool import Pool
-from analyzer.analyses.prepare import keeping
+from analyzer.analyses.prepared import keeping
 from analyzer.analyses.scheduler import Pipeline, PipelineLimits
 from benchmarks.completion.counting import Said, Seen, Truth
 from benchmarks.completion.stories import Story

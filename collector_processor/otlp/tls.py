@@ -16,9 +16,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-import grpc
+if TYPE_CHECKING:
+    import grpc
 
 logger = logging.getLogger(__name__)
 
@@ -175,6 +176,8 @@ class ServerTls:
 
     def credentials(self) -> grpc.ServerCredentials:
         """Return gRPC's credentials; each handshake uses the newest certificate."""
+        import grpc  # noqa: PLC0415 - with TLS alone; the pages speak no gRPC
+
         given = self._identity.get().for_grpc
 
         def newest() -> grpc.ServerCertificateConfiguration | None:
@@ -222,6 +225,8 @@ def _server_identity(files: TlsFiles, clients: ssl.VerifyMode) -> _ServerIdentit
         context.load_verify_locations(cadata=authorities.decode("ascii"))
         context.verify_mode = clients
     _require_unchanged({files.key: key, files.certificate: chain})
+    import grpc  # noqa: PLC0415 - as above
+
     make = grpc.ssl_server_certificate_configuration
     return _ServerIdentity(context=context, for_grpc=make([(key, chain)], root_certificates=authorities))
 
@@ -233,6 +238,8 @@ def _client_identity(files: ClientFiles) -> ClientIdentity:
     if files.certificate:
         context.load_cert_chain(files.certificate, files.key, password=_no_password)
     _require_unchanged(read)
+    import grpc  # noqa: PLC0415 - as above
+
     credentials = grpc.ssl_channel_credentials(
         read[files.authorities] if files.authorities else None,
         read[files.key or files.certificate] if files.certificate else None,

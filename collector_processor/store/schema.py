@@ -11,6 +11,7 @@ released: add a new kind of column instead.
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -27,6 +28,8 @@ from sqlalchemy import (
     false,
     text,
 )
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 
 _TEXT: Final = Text().with_variant(Text(collation="C"), "postgresql")
 _INT: Final = BigInteger().with_variant(Integer(), "sqlite")
@@ -327,3 +330,21 @@ _table(
     Index("spilled_part_by_age", "spilled_ns"),
 )
 _table("replica", *key("id"), *texts("kind", "version"), *ints("clock_ns", "seen_ns"), text_("facts"))
+
+
+def sqlite_statements() -> str:
+    """Return the statements that make a new SQLite store; ``database/new_store.sql`` holds them."""
+    tables = METADATA.sorted_tables
+    indexes = [index for table in tables for index in sorted(table.indexes, key=lambda each: str(each.name))]
+    made: list[ExecutableDDLElement] = [*map(CreateTable, tables), *map(CreateIndex, indexes)]
+    # As Alembic makes it, which upgrades this store one day.
+    version = (
+        "CREATE TABLE alembic_version (\n\tversion_num VARCHAR(32) NOT NULL, \n"
+        "\tCONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)\n)"
+    )
+    written = [str(one.compile(dialect=sqlite.dialect())).strip() for one in made]
+    return "".join(f"{one};\n" for one in [*written, version])
+
+
+if __name__ == "__main__":
+    sys.stdout.write(sqlite_statements())

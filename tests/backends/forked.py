@@ -24,7 +24,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
-PRELOADED: Final = "analyzer.cli.commands.serve"
+PRELOADED: Final = ("analyzer.cli.commands.serve", "analyzer.service.pages_alone")
+"""All parts of the service, which imports each when it is started."""
 _POLL_S: Final = 0.02
 _RUNNING: Final = -1000
 """The answer about a process that has not ended; no exit code is as low."""
@@ -150,7 +151,8 @@ def _run(order: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    import_module(PRELOADED)
+    for module in PRELOADED:
+        import_module(module)
     gc.freeze()  # collections in children would copy the pages of all that was imported
     if (ordered := _serve(sys.stdin.buffer, sys.stdout.buffer)) is not None:
         _run(ordered)

@@ -33,9 +33,10 @@ from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant, 
 from collector_processor.rebuild.encode import encode, encode_logs
 from collector_processor.store.database.connection import Database, StoreConnection, open_database
 from collector_processor.store.database.postgresql_driver import open_engine
+from collector_processor.store.database.sqlite_driver import NEW_STORE
 from collector_processor.store.database.upgrade import SCHEMA
 from collector_processor.store.deletion import delete_run, delete_tenant
-from collector_processor.store.schema import METADATA
+from collector_processor.store.schema import METADATA, sqlite_statements
 from collector_processor.store.verdicts import RunStore
 from semconv.attributes import RUN_ID
 from semconv.model import Event, LogRecord, TraceId
@@ -89,6 +90,27 @@ class Trace:
 def test_the_schema_is_what_the_tables_say(db: StoreConnection, place: Path | str) -> None:
     assert db.execute("SELECT version_num FROM alembic_version").fetchone() == (SCHEMA,)
     assert _differences(place) == []
+
+
+def test_the_statements_for_a_new_file_are_those_of_the_tables(tmp_path: Path) -> None:
+    """Alembic's comparison sees neither WITHOUT ROWID nor AUTOINCREMENT."""
+    told = (
+        "run `python -m collector_processor.store.schema > collector_processor/store/database/new_store.sql`"
+    )
+    assert NEW_STORE.read_text(encoding="utf-8") == sqlite_statements(), told
+    engine = create_engine(f"sqlite:///{tmp_path / 'made'}")
+    METADATA.create_all(engine)
+    engine.dispose()
+    open_database(tmp_path / RUNS).connect().close()
+    opened = _objects(tmp_path / RUNS)
+    assert opened.pop("alembic_version").startswith("CREATE TABLE")
+    assert opened == _objects(tmp_path / "made")
+
+
+def _objects(path: Path) -> dict[str, str]:
+    with closing(sqlite3.connect(path)) as db:
+        found = db.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+        return {name: sql.strip() for name, sql in found}
 
 
 def test_a_store_of_the_first_schema_is_brought_to_what_the_tables_say(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from analyzer.analyses.analyst import LocalOpinions
+from analyzer.analyses.opinions import LocalOpinions
 from analyzer.methods.choice import Called, Choice
 from analyzer.web.requested_analyses import Jobs
 from collector_processor.core.analysis import NOTHING_EARNED, Earned

@@ -13,9 +13,9 @@ import pytest
 
 from analyzer.analyses import worker_process
 from analyzer.analyses.executor import COMMAND
-from analyzer.analyses.prepare import Analysed, Prepared, prepare_each
-from analyzer.analyses.worker import work_from_settings, worker_settings
-from analyzer.analyses.worker_process import WorkerLostError, WorkerProcess
+from analyzer.analyses.prepared import Analysed, Prepared, prepare_each
+from analyzer.analyses.worker import work_from_settings
+from analyzer.analyses.worker_process import WorkerLostError, WorkerProcess, worker_settings
 from collector_processor.core.analysis import AnalysisLostError
 from collector_processor.settings import ExportText, Settings, load_settings
 from tests.unit.test_executor import ENDLESS, lone, names, over, together

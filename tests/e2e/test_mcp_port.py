@@ -7,6 +7,7 @@ import json
 import socket
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
@@ -133,12 +134,19 @@ def opened(
 
 
 def test_without_the_token_no_path_and_no_method_is_answered(tmp_path: Path) -> None:
+    """Several at a time: each answer takes ``WRONG_TOKEN_S``."""
     with opened(tmp_path, token=TOKEN) as mcp:
-        for headers in WITHOUT_THE_TOKEN:
-            for path in PATHS:
-                for method in METHODS:
-                    told = {name.replace("-", "_"): value for name, value in headers.items()}
-                    assert mcp.ask(HELLO, method, path, **told).status == 401, (headers, path, method)
+
+        def asked(told: tuple[dict[str, str], str, str]) -> int:
+            headers, path, method = told
+            return mcp.ask(
+                HELLO, method, path, **{key.replace("-", "_"): word for key, word in headers.items()}
+            ).status
+
+        every = list(product(WITHOUT_THE_TOKEN, PATHS, METHODS))
+        with ThreadPoolExecutor(16) as pool:
+            answers = list(zip(every, pool.map(asked, every), strict=True))
+        assert [(told, status) for told, status in answers if status != 401] == []
         assert mcp.ask(HELLO, Authorization=f"Bearer {TOKEN}").status == 200
 
 

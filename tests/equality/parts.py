@@ -14,8 +14,8 @@ from dataclasses import dataclass, fields, replace
 from hashlib import blake2b
 from typing import Any, Final
 
-from analyzer.analyses.analyst import analysis_of
 from analyzer.analyses.composition import carrier_policy, kept_texts, open_analyst, open_cleaner
+from analyzer.inquiry.verdict import analysis_of
 from analyzer.issues.labels.kept_run import Clean, pack, unpack
 from analyzer.signals.triage import triage
 from collector_processor.core.analysis import Analysis

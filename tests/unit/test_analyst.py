@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import json
 
-from analyzer.analyses.analyst import RunAnalyst, error_analysis
+from analyzer.analyses.analyst import RunAnalyst
 from analyzer.analyses.models.scripted import ScriptedModel
+from analyzer.inquiry.verdict import error_analysis
 from analyzer.methods.attribution import Attributor
 from analyzer.signals.triage import output_matching
 from semconv.model import UNKNOWN_AGENT, Outcome, Status

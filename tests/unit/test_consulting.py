@@ -16,11 +16,10 @@ from analyzer.analyses.analyst import RunAnalyst
 from analyzer.analyses.consulting import Order, Stepper, ThreadSteps
 from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.analyses.pool import Pool, Worker
-from analyzer.analyses.prepare import Prepared, TraceBytes
-from analyzer.analyses.worker import worker_settings
-from analyzer.analyses.worker_process import WorkerLostError
-from analyzer.inquiry.method import Answer, Reply
-from analyzer.methods.attribution import Attributor, Steps
+from analyzer.analyses.prepared import Prepared, TraceBytes
+from analyzer.analyses.worker_process import WorkerLostError, worker_settings
+from analyzer.inquiry.method import Answer, Reply, Steps
+from analyzer.methods.attribution import Attributor
 from collector_processor.settings import Settings, load_settings
 from semconv.model import SpanStatus, Status, Trajectory
 from semconv.record import record

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from analyzer.analyses.analyst import RunAnalyst, analysis_of
+from analyzer.analyses.analyst import RunAnalyst
 from analyzer.analyses.models.scripted import ScriptedModel
+from analyzer.inquiry.verdict import analysis_of
 from analyzer.issues.counting import noted_run
 from analyzer.issues.labels.kept_run import pack, unpack
 from analyzer.methods.attribution import Attributor

@@ -9,7 +9,8 @@ import pytest
 
 from analyzer.analyses.analyst import RunAnalyst
 from analyzer.analyses.commit import AnalysedTraces, Decided, decide, decide_provisionally
-from analyzer.analyses.prepare import Analysed, Open, Preparer, TraceBytes
+from analyzer.analyses.prepare import Preparer
+from analyzer.analyses.prepared import Analysed, Open, TraceBytes
 from analyzer.methods.attribution import Attributor
 from collector_processor.core.records import CONFIRMED, PERSON, Standing, StoredVerdict
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey

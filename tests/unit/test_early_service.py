@@ -13,8 +13,9 @@ import pytest
 
 from analyzer.analyses.commit import decide_provisionally
 from analyzer.analyses.early import FRESH_S, MOST_RUNS, MOST_SERVICES, EarlyWarning
-from analyzer.analyses.prepare import Analysed, Open, PreparedRun, TraceBytes
-from analyzer.analyses.worker import work_from_settings, worker_settings
+from analyzer.analyses.prepared import Analysed, Open, PreparedRun, TraceBytes
+from analyzer.analyses.worker import work_from_settings
+from analyzer.analyses.worker_process import worker_settings
 from analyzer.history.early import MOST_PAIRS, EarlyAlarm, KnownPart, Part, early_alarm, elements_so_far
 from analyzer.history.elements import END, RUN, Element, digest_of, pack
 from analyzer.history.spectrum import Said

@@ -11,7 +11,7 @@ import pytest
 from analyzer.analyses.early import EarlyWarning
 from analyzer.analyses.examine import Awaits, Done, Examined
 from analyzer.analyses.load import Others
-from analyzer.analyses.prepare import MAX_KEYS, Changed, Open
+from analyzer.analyses.prepared import MAX_KEYS, Changed, Open
 from collector_processor.assembly.assembler import Released
 from collector_processor.core.analysis import Analysis
 from collector_processor.core.disk import STORE_RETRY_S

@@ -34,17 +34,10 @@ from analyzer.analyses.executor import (
     processes,
 )
 from analyzer.analyses.pool import TRIES, Outcome, Pool, StartWorker
-from analyzer.analyses.prepare import (
-    Analysed,
-    Prepared,
-    Preparer,
-    ToAsk,
-    TraceBytes,
-    prepare_each,
-    preparer_of,
-)
-from analyzer.analyses.worker import NEEDED, work_from_settings, worker_settings
-from analyzer.analyses.worker_process import WorkerLostError
+from analyzer.analyses.prepare import Preparer, preparer_of
+from analyzer.analyses.prepared import Analysed, Prepared, ToAsk, TraceBytes, prepare_each
+from analyzer.analyses.worker import work_from_settings
+from analyzer.analyses.worker_process import NEEDED, WorkerLostError, worker_settings
 from analyzer.methods.attribution import Attributor
 from analyzer.service.halves import collector_settings
 from collector_processor.core.analysis import Analysis, AnalysisLostError

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from analyzer.analyses.prepare import keeping
+from analyzer.analyses.prepared import keeping
 from analyzer.issues.beside_verdicts import keeper
 from analyzer.issues.labels.kept_run import ends_of, pack, unpack
 from analyzer.issues.labels.label_store import LabelStore, PackedRun

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from analyzer.analyses.analyst import LocalOpinions, RunAnalyst
+from analyzer.analyses.analyst import RunAnalyst
 from analyzer.analyses.codec import read_choice, read_offer, write_choice, write_offer
 from analyzer.analyses.composition import open_analyst, open_opinions
 from analyzer.analyses.job_client import (
@@ -24,6 +24,7 @@ from analyzer.analyses.job_client import (
 )
 from analyzer.analyses.models.budget import HourlyBudget
 from analyzer.analyses.models.scripted import ScriptedModel
+from analyzer.analyses.opinions import LocalOpinions
 from analyzer.inquiry.errors import AnalyzerError, ModelError
 from analyzer.inquiry.method import Prompt
 from analyzer.methods.attribution import Attributor

@@ -12,7 +12,8 @@ import pytest
 
 from analyzer.analyses.analyst import RunAnalyst
 from analyzer.analyses.codec import read_prepared, write_prepared
-from analyzer.analyses.prepare import Analysed, Prepared, Preparer, TraceBytes, preparer_of
+from analyzer.analyses.prepare import Preparer, preparer_of
+from analyzer.analyses.prepared import Analysed, Prepared, TraceBytes
 from analyzer.analyses.run_comparison import FRESH_S, MOST_RUNS, RunComparison
 from analyzer.history.elements import pack
 from analyzer.history.known_runs import MOST_ELEMENTS, failed_run, from_text, parts_of, to_text

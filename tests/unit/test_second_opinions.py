@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 
 from analyzer.analyses.commit import Committer, Leaving
-from analyzer.analyses.prepare import Prepared, TraceBytes, keeping
+from analyzer.analyses.prepared import Prepared, TraceBytes, keeping
 from analyzer.issues.labels.correcting import Outcome, SecondOpinions, Wanted, follow_labels
 from analyzer.issues.labels.label_store import MAX_OF_A_RUN, OpinionStore
 from analyzer.issues.labels.labelling import accept_label

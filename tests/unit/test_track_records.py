@@ -16,12 +16,12 @@ from analyzer.analyses.analyst import RunAnalyst
 from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.cli.judged_runs import as_labels_say, judge
 from analyzer.cli.recorded_runs import RecordedRun
-from analyzer.inquiry.calibration import Worth
+from analyzer.inquiry.calibration import Worth, as_labelled
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.labels.label_store import Opinion, OpinionStore
 from analyzer.issues.labels.run_label import Label, LabelKind
 from analyzer.issues.labels.track_records import FRESH_S, TrackRecords, track_records, worths
-from analyzer.methods.attribution import Attributor, as_labelled
+from analyzer.methods.attribution import Attributor
 from analyzer.methods.pooling import UNPROVED, Trust, trust_of
 from analyzer.methods.without_model import judge_by_signals
 from collector_processor.core.analysis import Earned, TrackRecord

@@ -11,7 +11,8 @@ import pytest
 from analyzer.analyses.codec import read_prepared, write_prepared
 from analyzer.analyses.examine import Done, Examined, Glanced
 from analyzer.analyses.load import Others
-from analyzer.analyses.prepare import Prepared, TraceBytes, claimed_trials
+from analyzer.analyses.prepare import claimed_trials
+from analyzer.analyses.prepared import Prepared, TraceBytes
 from analyzer.experiment.kept_experiments import TrialIds
 from collector_processor.assembly.assembler import Released
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey

@@ -18,7 +18,8 @@ from analyzer.analyses.commit import Committer, Leaving
 from analyzer.analyses.examine import Examiner
 from analyzer.analyses.load import Others
 from analyzer.analyses.models.scripted import ScriptedModel
-from analyzer.analyses.prepare import Analysed, Prepared, Preparer, ToAsk, TraceBytes
+from analyzer.analyses.prepare import Preparer
+from analyzer.analyses.prepared import Analysed, Prepared, ToAsk, TraceBytes
 from analyzer.analyses.run_comparison import RunComparison
 from analyzer.issues.labels.label_store import LabelStore, OpinionStore
 from analyzer.issues.labels.run_label import Label, LabelKind

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from prometheus_client.registry import CollectorRegistry
 
-from analyzer.analyses.analyst import LocalOpinions, RunAnalyst
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.opinions import LocalOpinions
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.issue_store import DAY_NS, IssueStore
 from analyzer.issues.labels.kept_run import pack

@@ -13,8 +13,9 @@ import zstandard
 from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
 
-from analyzer.analyses.analyst import LocalOpinions, RunAnalyst
+from analyzer.analyses.analyst import RunAnalyst
 from analyzer.analyses.models.scripted import ScriptedModel
+from analyzer.analyses.opinions import LocalOpinions
 from analyzer.inquiry.method import DelegatingModel, Prompt, Reply
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.choice import Choice

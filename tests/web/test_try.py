@@ -22,8 +22,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from yarl import URL
 
-from analyzer.analyses.analyst import LocalOpinions, RunAnalyst
+from analyzer.analyses.analyst import RunAnalyst
 from analyzer.analyses.models.scripted import ScriptedModel
+from analyzer.analyses.opinions import LocalOpinions
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.choice import Choice, Offer

@@ -24,16 +24,7 @@ from analyzer.analyses.executor import open_pool, stepping_in
 from analyzer.cli.output import FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.inquiry.terminal import console
 from analyzer.service.all_in_one import Running, running_service
-from analyzer.service.halves import (
-    STOP_S,
-    AnalyzerHalf,
-    asking,
-    collector_settings,
-    require_store,
-    share_spending,
-)
 from analyzer.service.lifetime import Lifetime, collecting_rarely
-from analyzer.service.pages_alone import open_pages_alone
 from analyzer.service.replicas import open_shared_store
 from analyzer.service.start_lanes import open_routes
 from analyzer.telemetry.json_lines import configure_logging
@@ -112,14 +103,26 @@ def serve(
         case Part.ALL:
             uvloop.run(serve_until_stopped(settings, output))
         case Part.COLLECTOR:
-            require_store(settings, "from which analyzers take runs")
-            uvloop.run(serve_until_stopped(collector_settings(settings), output, asking(settings)))
+            _serve_collector(settings, output)
         case Part.ANALYZER:
-            require_store(settings, "into which a collector puts runs")
+            _require_store(settings, "into which a collector puts runs")
             uvloop.run(_analyse_until_stopped(settings, output))
         case Part.PAGES:
-            require_store(settings, "that holds the runs")
+            _require_store(settings, "that holds the runs")
             uvloop.run(_show_until_stopped(settings, output))
+
+
+def _require_store(settings: Settings, use: str) -> None:
+    from analyzer.service.halves import require_store  # noqa: PLC0415 - the pages: ``serve`` has a process for them
+
+    require_store(settings, use)
+
+
+def _serve_collector(settings: Settings, output: OutputFormat) -> None:
+    from analyzer.service.halves import asking, collector_settings  # noqa: PLC0415 - as above
+
+    _require_store(settings, "from which analyzers take runs")
+    uvloop.run(serve_until_stopped(collector_settings(settings), output, asking(settings)))
 
 
 _UNUSED: Final[Mapping[Part, tuple[str, ...]]] = {
@@ -211,6 +214,8 @@ def _say(*lines: str) -> None:
 
 
 async def _show_until_stopped(settings: Settings, output: OutputFormat) -> None:
+    from analyzer.service.pages_alone import open_pages_alone  # noqa: PLC0415 - as above
+
     stopped = _stop_on_signal()
     async with AsyncExitStack() as stack:
         lifetime = Lifetime(stack)
@@ -231,6 +236,8 @@ def _announce_page(address: Address, output: OutputFormat) -> None:
 
 
 async def _analyse_until_stopped(settings: Settings, output: OutputFormat) -> None:
+    from analyzer.service.halves import STOP_S, AnalyzerHalf, share_spending  # noqa: PLC0415 - as above
+
     stopped = _stop_on_signal()
     async with AsyncExitStack() as stack:
         lifetime = Lifetime(stack)

@@ -12,8 +12,10 @@ Nothing is stored: what a run said of a model is forgotten with the run.
 from __future__ import annotations
 
 import logging
+import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 
@@ -26,6 +28,7 @@ from collector_processor.core.analysis import UNKNOWN, TrackRecord
 from collector_processor.core.disk import StoreError
 from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
+from collector_processor.store.database.connection import Database, StoreThread
 from collector_processor.store.verdicts import RunStore
 from semconv.model import Status
 
@@ -209,4 +212,21 @@ class TrackRecords(Generic[Record]):
         return found
 
 
-__all__ = ["FRESH_S", "MOST_RUNS", "TrackRecords", "track_records", "worths"]
+def open_track_records(
+    stack: AsyncExitStack, database: Database
+) -> tuple[TrackRecords[TrackRecord], TrackRecords[Worth]]:
+    """Return readers of what models and evidence have earned, on a connection and a thread of their own.
+
+    They read some megabytes: on the store's thread, commits would wait for them.
+    """
+    db, thread = database.connect(), StoreThread(name="track-records")
+    stack.callback(db.close)
+    stack.callback(thread.close)
+    stores = LabelStore(db), RunStore(db), OpinionStore(db)
+    return (
+        TrackRecords(lambda tenant: thread.run(track_records, *stores, tenant), time.monotonic),
+        TrackRecords(lambda tenant: thread.run(worths, *stores, tenant), time.monotonic),
+    )
+
+
+__all__ = ["FRESH_S", "MOST_RUNS", "TrackRecords", "open_track_records", "track_records", "worths"]

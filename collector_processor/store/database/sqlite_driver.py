@@ -11,15 +11,15 @@ import sqlite3
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
-
-from sqlalchemy import URL, Connection, NullPool, create_engine
-from sqlalchemy.exc import SQLAlchemyError
+from typing import TYPE_CHECKING, Final
 
 from collector_processor.core.disk import StoreError
 from collector_processor.otlp import CollectorError
 from collector_processor.store.database.connection import Flush
 from collector_processor.store.database.upgrade import SCHEMA, schema_of, upgrade
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +33,9 @@ MOST_GIVEN_BACK: Final = 4 << 20
 """Bytes returned at a time: takes some tens of milliseconds."""
 _MOST_WAL_BYTES: Final = 16 << 20
 """Largest size of the WAL once nothing in it is needed."""
+NEW_STORE: Final = Path(__file__).with_name("new_store.sql")
+"""The tables of ``schema.py`` for SQLite; a statement ends with a semicolon at the end of a line. Written by
+``python -m collector_processor.store.schema``, since the start of a service has no time for SQLAlchemy."""
 _INSTEAD: Final = "use another data directory"
 _BUSY_S: Final = 5.0
 _BUSY_PAUSE_S: Final = 0.01
@@ -49,25 +52,23 @@ class SqliteDriver:
         Raises:
             CollectorError: it is not an SQLite file, or the disk refuses.
         """
-        self._engine: Final = create_engine(
-            URL.create("sqlite", database=str(path)),
-            poolclass=NullPool,
-            connect_args={"isolation_level": None, "check_same_thread": False},
-        )
+        self._path: Final = path
+        db: sqlite3.Connection | None = None
         try:
             if not path.exists():
                 path.touch(mode=0o600)  # SQLite gives the WAL the same mode
             elif not path.stat().st_size:
                 logger.warning("the store's file is empty: its contents are lost", extra={"store": path.name})
-            self._pooled: Final = self._engine.raw_connection()
-            self._db: Final = cast("sqlite3.Connection", self._pooled.driver_connection)
-            self._db.execute(f"PRAGMA auto_vacuum={_INCREMENTAL}")  # affects new files only
-            _into_wal(self._db)
-            self._db.execute(f"PRAGMA journal_size_limit={_MOST_WAL_BYTES}")
-            self._db.execute("PRAGMA synchronous=FULL")
-        except (SQLAlchemyError, sqlite3.Error, OSError, UnicodeDecodeError) as error:
-            self._engine.dispose()
+            db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            db.execute(f"PRAGMA auto_vacuum={_INCREMENTAL}")  # affects new files only
+            _into_wal(db)
+            db.execute(f"PRAGMA journal_size_limit={_MOST_WAL_BYTES}")
+            db.execute("PRAGMA synchronous=FULL")
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+            if db is not None:
+                db.close()
             raise CollectorError(f"{path}: cannot be used as a store: {error}; move it away") from error
+        self._db: Final = db
         self._flush = Flush.AT_ONCE
         self.execute: Final = self._db.execute
         self.executemany: Final = self._db.executemany
@@ -121,9 +122,34 @@ class SqliteDriver:
             raise StoreError(f"the store cannot write: {error}") from error
         return pages * space.page_bytes
 
+    def create_tables(self) -> None:
+        """Create the tables of a new store, all or none; another process may have done so.
+
+        Raises:
+            sqlite3.Error: the disk refuses.
+        """
+        self.begin(Flush.AT_ONCE)
+        try:
+            if schema_of(self) is None:
+                for statement in NEW_STORE.read_text(encoding="utf-8").split(";\n")[:-1]:
+                    self._db.execute(statement)
+                self._db.execute("INSERT INTO alembic_version VALUES (?)", (SCHEMA,))
+            self.commit()
+        except sqlite3.Error:
+            self.rollback()
+            raise
+
     def schema_connection(self) -> Connection:
         """Return an SQLAlchemy connection in a transaction, for schema migrations."""
-        connection = self._engine.connect()
+        # Takes 0.3 s to import; a store is opened at each start, and upgraded once.
+        from sqlalchemy import URL, NullPool, create_engine  # noqa: PLC0415
+
+        engine = create_engine(
+            URL.create("sqlite", database=str(self._path)),
+            poolclass=NullPool,
+            connect_args={"isolation_level": None, "check_same_thread": False},
+        )
+        connection = engine.connect()
         connection.exec_driver_sql("BEGIN IMMEDIATE")
         return connection
 
@@ -141,8 +167,7 @@ class SqliteDriver:
 
     def close(self) -> None:
         """Close the file; everything committed stays."""
-        self._pooled.close()
-        self._engine.dispose()
+        self._db.close()
 
 
 def open_file(path: Path) -> SqliteDriver:
@@ -155,6 +180,10 @@ def open_file(path: Path) -> SqliteDriver:
         schema = schema_of(driver)
         if schema != SCHEMA:
             _refuse_other_files(driver, path, schema)
+            if schema is None:
+                _create(driver, path)
+                schema = schema_of(driver)
+        if schema != SCHEMA:
             upgrade(driver.schema_connection, schema, path.name, _INSTEAD)
     except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite quotes damaged bytes
         driver.close()
@@ -163,6 +192,13 @@ def open_file(path: Path) -> SqliteDriver:
         driver.close()
         raise
     return driver
+
+
+def _create(driver: SqliteDriver, path: Path) -> None:
+    try:
+        driver.create_tables()
+    except sqlite3.Error as error:
+        raise CollectorError(f"{path.name} cannot be created: {error}") from error
 
 
 def _refuse_other_files(driver: SqliteDriver, path: Path, schema: str | None) -> None:

@@ -10,19 +10,14 @@ import logging
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Final
-
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.util import CommandError
-from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
+from typing import TYPE_CHECKING, Final
 
 from collector_processor.core.disk import StoreError
 from collector_processor.otlp import CollectorError
 from collector_processor.store.database.connection import Driver
-from collector_processor.store.schema import METADATA
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +52,15 @@ def upgrade(connect: Callable[[], Connection], schema: str | None, name: str, in
     Raises:
         CollectorError: the revision is unknown, or a migration fails.
     """
+    # Takes 0.3 s; most starts find the store as it should be.
+    from alembic import command  # noqa: PLC0415
+    from alembic.config import Config  # noqa: PLC0415
+    from alembic.runtime.migration import MigrationContext  # noqa: PLC0415
+    from alembic.util import CommandError  # noqa: PLC0415
+    from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415
+
+    from collector_processor.store.schema import METADATA  # noqa: PLC0415
+
     config = Config()
     config.set_main_option("script_location", str(STEPS).replace("%", "%%"))
     try:
