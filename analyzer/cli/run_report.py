@@ -42,6 +42,7 @@ from semconv.model import (
     OutcomeSource,
     Span,
     Status,
+    StepKind,
     Trajectory,
     agent_in_prose,
 )
@@ -285,8 +286,9 @@ def _show(judged: Judged) -> None:
 
 
 def _numbered(trajectory: Trajectory) -> dict[str, str]:
-    """Return the instructions of the agents that only a number names, by which a reader knows them."""
-    told = {step.agent: step.instructions for step in trajectory.steps if step.instructions}
+    """Return the instructions, or the first prompt, of the agents that only a number names."""
+    steps = [step for step in reversed(trajectory.steps) if step.kind is StepKind.LLM]
+    told = {step.agent: step.instructions or step.input for step in steps}
     return {agent: text for agent, text in told.items() if re.fullmatch(r"agent \d+", agent)}
 
 

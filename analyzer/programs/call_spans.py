@@ -1,17 +1,19 @@
 """Spans of a program's model calls, for programs that emit none, and texts for spans without them. Pure.
 
 A call becomes a ``chat`` span. Its agent is the one that its instructions name ("You are the analyst."),
-else a number for each beginning of instructions. A tool that an answer asks for, and whose result stands in
-a later request, becomes an ``execute_tool`` span between the two: when it really ran is not known.
+else a number for each beginning of instructions; without instructions, of the first message. A tool that an
+answer asks for, and whose result stands in a later request, becomes an ``execute_tool`` span between the two:
+when it really ran is not known.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from analyzer.programs.model_call import ModelCall, PassedCall, read_model_call
+from analyzer.programs.model_call import ModelCall, PassedCall, read_model_calls
 from semconv import attributes as names
 from semconv.attributes import GenAiOperationName
 from semconv.dialects import Reader
@@ -23,9 +25,20 @@ from semconv.record import record, replace
 
 NewId = Callable[[int], str]
 """Returns a new id of so many bytes, in lower-case hex."""
-_SCOPE: Final = Scope(name="blamespan.run")
+RUN_SCOPE: Final = Scope(name="blamespan.run")
+"""Scope of the spans that are made here, and not by the program."""
 _ALIKE: Final = 120
 """Characters of instructions that make an unnamed agent: what follows may hold today's date."""
+_END_OF_PROMPT: Final = re.compile(r"[:\n]")
+"""What separates a prompt without instructions from the texts that it is about."""
+_AS_YOU_ARE: Final = re.compile(
+    r"^\W*(?:(?:You.re|(?:You (?:will )?)?[Aa]ct as|(?:Your )?(?:[Rr]ole|ROLE|[Nn]ame)(?: is|:))"
+    r"(?: (?:the|an?)\b)? |(?:Du bist|Sie sind) (?:der|die|das|eine?) |(?:Tu es|Vous êtes) (?:le|la|une?) "
+    r"|Eres (?:el|la|una?) |Você é (?:o|a|uma?) |Sei (?:il|la|una?) |你是(?:一[名位个])?)(?=[^\W\d])"
+)
+"""Other beginnings of instructions that name an agent as "You are the" does."""
+_STOPS: Final = str.maketrans({"。": ". ", "\uff0c": ", "})
+"""The stops of Chinese, after which no space stands."""
 _NO_TRACE: Final = TraceId("")
 _NO_SPAN: Final = SpanId("")
 """Ids until a span gets its place."""
@@ -34,7 +47,7 @@ _CLIENT: Final = 3
 
 
 @record
-class _Seen:
+class SeenCall:
     """A model call that was read, with its times."""
 
     passed: PassedCall
@@ -67,7 +80,11 @@ def spans_of_calls(calls: Iterable[PassedCall], program: str, new_id: NewId) -> 
     Returns:
         Spans in the order of their start; empty without a model call.
     """
-    seen = _read(calls)
+    return spans_of_seen(seen_calls(calls), program, new_id)
+
+
+def spans_of_seen(seen: Sequence[SeenCall], program: str, new_id: NewId) -> tuple[Span, ...]:
+    """Return the same of calls that were read, in the order of their start."""
     if not seen:
         return ()
     trace_id, root_id = TraceId(new_id(16)), SpanId(new_id(8))
@@ -79,7 +96,7 @@ def spans_of_calls(calls: Iterable[PassedCall], program: str, new_id: NewId) -> 
             trace_id=trace_id,
             span_id=SpanId(new_id(8)),
             parent_id=root_id,
-            scope=_SCOPE,
+            scope=RUN_SCOPE,
             resource=resource,
         )
         for span in sorted(inner, key=lambda span: span.start_ns)
@@ -100,29 +117,49 @@ def program_span(program: str, inner: Sequence[Span | PassedCall]) -> Span:
             names.GEN_AI_OPERATION_NAME: GenAiOperationName.INVOKE_WORKFLOW.value,
             names.GEN_AI_WORKFLOW_NAME: program,
         },
-        scope=_SCOPE,
+        scope=RUN_SCOPE,
     )
 
 
-def _read(calls: Iterable[PassedCall]) -> list[_Seen]:
-    agents: dict[str, str] = {}
-    found: list[_Seen] = []
-    for passed in sorted(calls, key=lambda one: one.start_ns):
-        call = read_model_call(passed)
-        if call is not None:
-            found.append(_Seen(passed=passed, call=call, agent=_agent(call.instructions, agents)))
-    return found
+def seen_calls(calls: Iterable[PassedCall]) -> list[SeenCall]:
+    """Return the readable calls, each with its agent, in the order of their start."""
+    return _seen(read_model_calls(calls))
 
 
-def _agent(instructions: str, known: dict[str, str]) -> str:
+def _seen(calls: Iterable[tuple[PassedCall, ModelCall]]) -> list[SeenCall]:
+    known: dict[str, str] = {}
+    return [SeenCall(passed=passed, call=call, agent=_agent(call, known)) for passed, call in calls]
+
+
+def conversations(seen: Iterable[SeenCall]) -> list[list[SeenCall]]:
+    """Group calls into conversations, in the order of their start: one agent, with one first message."""
+    found: defaultdict[tuple[str, str], list[SeenCall]] = defaultdict(list)
+    for one in seen:
+        found[one.agent, text_of(list(one.call.messages[:1]))].append(one)
+    return list(found.values())
+
+
+def _agent(call: ModelCall, known: dict[str, str]) -> str:
     """Return the agent that instructions name, else a stable name for their beginning."""
-    if named := titled_in_prompt(instructions):
+    if named := _title(call):
         return named
-    key = instructions[:_ALIKE]
-    return known.setdefault(key, f"agent {len(known) + 1}")
+    return known.setdefault(_prompt(call)[:_ALIKE], f"agent {len(known) + 1}")
 
 
-def _chat(seen: _Seen) -> Span:
+def _title(call: ModelCall) -> str:
+    prompt = _prompt(call).translate(_STOPS)
+    return titled_in_prompt(_AS_YOU_ARE.sub("You are the ", prompt, count=1))
+
+
+def _prompt(call: ModelCall) -> str:
+    """Return a call's instructions, else what its first message says before the text that it is about."""
+    if call.instructions:
+        return call.instructions
+    first = str((call.messages[0].get("content") or "") if call.messages else "")
+    return _END_OF_PROMPT.split(first.strip(), maxsplit=1)[0]
+
+
+def _chat(seen: SeenCall) -> Span:
     call = seen.call
     return Span(
         trace_id=_NO_TRACE,
@@ -171,7 +208,7 @@ def _known(values: Mapping[str, AttributeValue | None]) -> dict[str, AttributeVa
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _tools(seen: Sequence[_Seen]) -> Iterator[Span]:
+def _tools(seen: Sequence[SeenCall]) -> Iterator[Span]:
     """Yield a span for each tool whose call and whose result a request repeats, once.
 
     Both stand in the same conversation, so that servers which use an id again, or none, confuse nothing. A
@@ -211,7 +248,7 @@ def _asked_by(wanted: _Wanted, asked: Mapping[str, int], sent_ns: int) -> _Wante
     return replace(wanted, agent=agent, since_ns=asked[agent])
 
 
-def _answered(one: _Seen) -> Iterator[tuple[_Wanted, Any]]:
+def _answered(one: SeenCall) -> Iterator[tuple[_Wanted, Any]]:
     """Yield the tools of a conversation with their results, in order."""
     waiting: defaultdict[str, deque[_Wanted]] = defaultdict(deque)
     for message in one.call.messages:
@@ -223,7 +260,7 @@ def _answered(one: _Seen) -> Iterator[tuple[_Wanted, Any]]:
             yield waiting[call_id].popleft(), message.get("content")
 
 
-def _wanted(call: Mapping[str, Any], one: _Seen) -> _Wanted:
+def _wanted(call: Mapping[str, Any], one: SeenCall) -> _Wanted:
     function = call.get("function") or {}
     return _Wanted(
         call_id=str(call.get("id") or ""),
@@ -269,20 +306,22 @@ def joined_with(
     around = Surroundings(spans)
     actions = {key_of(span): reader.action(span, around) for span in spans}
     chats = [span for span in spans if _kind(actions[key_of(span)]) is ActionKind.LLM]
-    shown: dict[Key, _Seen] = {}
-    inside: list[PassedCall] = []
+    shown: dict[Key, SeenCall] = {}
+    inside: list[tuple[PassedCall, ModelCall]] = []
     others: list[PassedCall] = []
-    for passed in sorted(calls, key=lambda one: one.start_ns):
+    for passed, call in read_model_calls(calls):
         chat = _closest(passed, chats, shown)
-        if chat is None:
-            (inside if _innermost(passed, spans) else others).append(passed)
-        elif call := read_model_call(passed):
+        if chat is not None:
             agent = _agent_around(chat, around, actions)
-            named = agent or titled_in_prompt(call.instructions)
+            named = agent or _title(call)
             # Of several calls in one span the last counts: clients repeat what failed or did not parse.
             # A tool begins after the span, so that it is neither inside it nor beside it.
             timed = replace(passed, start_ns=chat.start_ns, end_ns=chat.end_ns + 1)
-            shown[key_of(chat)] = _Seen(passed=timed, call=call, agent=named, has_agent=bool(agent))
+            shown[key_of(chat)] = SeenCall(passed=timed, call=call, agent=named, has_agent=bool(agent))
+        elif _innermost(passed, spans):
+            inside.append((passed, call))
+        else:
+            others.append(passed)
     own = tuple(_told(span, actions[key_of(span)], shown.get(key_of(span))) for span in spans)
     has_tools = any(_kind(action) is ActionKind.TOOL for action in actions.values())
     tools = () if has_tools else _tools(sorted(shown.values(), key=lambda one: one.passed.start_ns))
@@ -321,7 +360,7 @@ def _kind(action: Action | None) -> ActionKind | None:
     return None if action is None else action.kind
 
 
-def _told(span: Span, action: Action | None, seen: _Seen | None) -> Span:
+def _told(span: Span, action: Action | None, seen: SeenCall | None) -> Span:
     """Return a span of a model call with the texts that it lacks, and the agent that they name."""
     if seen is None or action is None:
         return span
@@ -330,8 +369,8 @@ def _told(span: Span, action: Action | None, seen: _Seen | None) -> Span:
     return replace(span, attributes={**span.attributes, **named, **texts}) if named or texts else span
 
 
-def _of_calls(calls: Sequence[PassedCall]) -> Iterator[Span]:
-    seen = _read(calls)
+def _of_calls(calls: Iterable[tuple[PassedCall, ModelCall]]) -> Iterator[Span]:
+    seen = _seen(calls)
     yield from map(_chat, seen)
     yield from _tools(seen)
 
@@ -346,7 +385,7 @@ def _placed(inner: Iterable[Span], spans: Sequence[Span], new_id: NewId) -> Iter
                 trace_id=parent.trace_id,
                 span_id=SpanId(new_id(8)),
                 parent_id=parent.span_id,
-                scope=_SCOPE,
+                scope=RUN_SCOPE,
                 resource=parent.resource,
             )
             yield child, parent

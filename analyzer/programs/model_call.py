@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from analyzer.recordings.anthropic_messages import messages_of_blocks
@@ -17,7 +17,7 @@ from analyzer.recordings.dialogue import Message as Said
 from analyzer.recordings.dialogue import Speaker, joined_answers
 from analyzer.recordings.openai_responses import messages_of_items
 from semconv.json_text import read_json
-from semconv.record import record
+from semconv.record import record, replace
 
 Body: TypeAlias = Mapping[str, Any]
 Message: TypeAlias = dict[str, Any]
@@ -65,6 +65,25 @@ class ModelCall:
     output_tokens: int | None = None
     error: str = ""
     """The provider's error, or why there is no answer."""
+    follows: str = ""
+    """Id of the answer, or of the conversation, whose messages the provider adds before these."""
+    kept_as: tuple[str, ...] = ()
+    """Ids under which the provider keeps these messages with the answer."""
+
+
+def read_model_calls(calls: Iterable[PassedCall]) -> Iterator[tuple[PassedCall, ModelCall]]:
+    """Yield the readable calls in the order of their start, each with all messages of its conversation.
+
+    A request of the Responses API may name an earlier answer in place of the messages up to there.
+    """
+    kept: dict[str, tuple[Message, ...]] = {}
+    for passed in sorted(calls, key=lambda one: one.start_ns):
+        call = read_model_call(passed)
+        if call is None:
+            continue
+        whole = replace(call, messages=(*kept.get(call.follows, ()), *call.messages))
+        kept |= dict.fromkeys(call.kept_as, (*whole.messages, *whole.said))
+        yield passed, whole
 
 
 def read_model_call(passed: PassedCall) -> ModelCall | None:
@@ -108,7 +127,14 @@ def _read(passed: PassedCall, api: _Api, asked: Body, answer: Body) -> ModelCall
         input_tokens=_tokens(answer, "prompt_tokens", "input_tokens"),
         output_tokens=_tokens(answer, "completion_tokens", "output_tokens"),
         error=_error(passed, answer),
+        follows=_text(asked.get("previous_response_id")) or _conversation(asked),
+        kept_as=tuple(filter(None, (_text(answer.get("id")), _conversation(asked)))),
     )
+
+
+def _conversation(asked: Body) -> str:
+    given = asked.get("conversation")
+    return _text(given.get("id") if isinstance(given, dict) else given)
 
 
 def _require_calls(message: Message) -> None:

@@ -1,19 +1,29 @@
 """Runs that one execution of a program shows: its traces and its model calls, put together. Pure.
 
 A program that calls one agent after the other leaves a trace for each: three ``Runner.run`` of OpenAI Agents,
-three agents of Pydantic AI. A service must keep such traces apart, since a person who pastes an answer into a
-new question leaves the same ones (``rebuild.runs``). Here one program ran, once, so they are one run unless
-something says otherwise: a workflow that the program declares, an agent that begins anew with another
-question, as in a loop over questions, or a question that shares no word and no number with what came before.
+three agents of Pydantic AI; without spans, a conversation for each. A service must keep such traces apart,
+since a person who pastes an answer into a new question leaves the same ones (``rebuild.runs``). Here one
+program ran, once, so they are one run unless something says otherwise: a workflow that the program declares,
+an agent that begins anew with a question that uses no earlier answer, as in a loop over questions, or a
+question that has nothing to do with what came before.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from analyzer.programs.call_spans import NewId, joined_with, owners_of, program_span, spans_of_calls
+from analyzer.programs.call_spans import (
+    RUN_SCOPE,
+    NewId,
+    conversations,
+    joined_with,
+    owners_of,
+    program_span,
+    seen_calls,
+    spans_of_seen,
+)
 from analyzer.programs.model_call import PassedCall
 from collector_processor.core.runs import Run
 from collector_processor.rebuild.runs import Continuation, continuation_of
@@ -26,16 +36,28 @@ from semconv.record import record, replace
 
 _TOPIC: Final = re.compile(r"\b[^\W\d_\u0e00-\uffff]{4}|\d\d+")
 """The beginning of a long word, which its forms share, or a number. Scripts without spaces have none."""
-_OF_ANY_TOPIC: Final = frozenset(
+_OF_ANY_TOPIC: Final = frozenset(  # of English; German; French; Spanish, Portuguese, Italian
     {"abou", "afte", "also", "answ", "befo", "coul", "does", "each", "ever", "exac", "firs", "from", "give"}
     | {"have", "into", "just", "leas", "like", "long", "make", "many", "more", "most", "much", "must", "only"}
     | {"plea", "ques", "shou", "some", "tell", "than", "that", "thei", "them", "then", "ther", "thes", "they"}
     | {"this", "thos", "thre", "usin", "were", "what", "when", "wher", "whic", "will", "with", "woul", "writ"}
     | {"your", "assi", "huma", "syst", "user"}
+    | {"aber", "alle", "auch", "bitt", "dass", "dein", "dies", "eine", "habe", "hier", "ihre", "kann", "mein"}
+    | {"muss", "nach", "nich", "noch", "oder", "sein", "sich", "sind", "soll", "unse", "viel", "welc", "wenn"}
+    | {"werd", "wird", "wurd", "über", "aprè", "auss", "avec", "cett", "comb", "comm", "dans", "donn", "elle"}
+    | {"fait", "leur", "mais", "nous", "plus", "pour", "quan", "quel", "sont", "tout", "vous", "algu", "cada"}
+    | {"como", "cuan", "cuál", "cuán", "dall", "dell", "desd", "dove", "entr", "esta", "este", "está", "hast"}
+    | {"muit", "nell", "onde", "para", "pela", "pelo", "perc", "però", "poco", "porq", "prim", "quai", "qual"}
+    | {"ques", "sobr", "sono", "stat", "tamb", "tien", "todo", "tutt", "vost"}
 )
-"""Words without a topic, and the roles that stand before messages."""
+"""Words without a topic, and the roles that stand before messages. Traces that share another are joined."""
 _MOST_CHARS: Final = 20_000
 """Characters of each text whose words are compared."""
+_FEW: Final = 2
+"""Words that two questions on one topic share, if they have as many; one may be shared by chance."""
+_FIGURE: Final = re.compile(r"(?<![\d.,])\d[\d,.]*\d(?![\d])")
+_MOST_SHORT: Final = 60
+"""Characters of an answer that a later question may hold whole, such as a name."""
 
 
 @record
@@ -51,6 +73,13 @@ class _Part:
     """Words of its question."""
     told: frozenset[str]
     """Words of its question and its answers."""
+    question: str
+    given: frozenset[str]
+    """Figures of its question."""
+    added: frozenset[str]
+    """Figures that only its answers have."""
+    name: str
+    """Its answer, if that is short and not in its question; else empty."""
 
 
 def runs_of_program(
@@ -75,13 +104,23 @@ def runs_of_program(
         spans, others = joined_with(one.trace.spans, share, reader, new_id)
         left += others
         told.append(_ordered(replace(one.trace, spans=spans), reader))
-    found = [_as_one(group, program, new_id) for group in together(told)]
+    found = tuple(_as_one(group, program, new_id) for group in together(told))
     if alone := [one.trace.spans for one in bare if not _is_repeated(one, told)]:
         parts = gathered(alone, left, program, new_id)
         rest, _ = joined_with(parts, left, reader, new_id)  # all calls are inside
-    else:
-        rest = spans_of_calls(left, program, new_id)
-    return (*found, _ordered(Trace(spans=rest), reader)) if rest else tuple(found)
+        return (*found, _ordered(Trace(spans=rest), reader))
+    return (*found, *_runs_of_calls(left, program, reader, new_id))
+
+
+def _runs_of_calls(calls: Sequence[PassedCall], program: str, reader: Reader, new_id: NewId) -> Iterator[Run]:
+    """Yield the runs of model calls that no span shows."""
+    parts = conversations(seen_calls(calls))
+    runs = [_ordered(Trace(spans=spans_of_seen(part, program, new_id)), reader) for part in parts]
+    calls_of = {run.trajectory.root_trace_id: part for run, part in zip(runs, parts, strict=True)}
+    for group in together(runs):
+        seen = [one for run in group for one in calls_of[run.trajectory.root_trace_id]]
+        seen.sort(key=lambda one: one.passed.start_ns)
+        yield _ordered(Trace(spans=spans_of_seen(seen, program, new_id)), reader)
 
 
 def _is_repeated(bare: Run, runs: Sequence[Run]) -> bool:
@@ -112,13 +151,13 @@ def is_bare(spans: Sequence[Span], reader: Reader) -> bool:
 def together(traces: Sequence[Run]) -> list[list[Run]]:
     """Group a program's traces into its runs, in the order of their start.
 
-    A trace continues the runs whose answers its beginning quotes, which makes them one. If it quotes none, it
+    A trace continues the runs whose answers its beginning uses, which makes them one. If it uses none, it
     continues the last run, unless it or that run is a declared workflow, its first agent began a trace of
     that run already, or its question has nothing to do with that run.
     """
     groups: list[list[_Part]] = []
     for part in sorted(map(_part, traces), key=lambda one: one.quotes.start_ns):
-        former = [group for group in groups if any(_quotes(part, one) for one in group)]
+        former = [group for group in groups if any(_uses(part, one) for one in group)]
         if not former and groups and not _begins_anew(part, groups[-1]):
             former = groups[-1:]
         groups = [group for group in groups if group not in former]
@@ -128,14 +167,26 @@ def together(traces: Sequence[Run]) -> list[list[Run]]:
 
 def _part(run: Run) -> _Part:
     steps = run.trajectory.steps
-    asked = _topics(run.trajectory.task, *(step.input for step in steps[:1]))
+    question = "\n".join((run.trajectory.task, *(step.input for step in steps[:1])))
+    said = "\n".join(step.output for step in steps)
+    # A model that answers by a tool, such as final_answer, leaves a run without an output of its own.
+    answer = run.trajectory.output or (steps[-1].output if steps else "")
+    asked, given = _topics(question), _figures(question)
     return _Part(
         run=run,
-        quotes=continuation_of(run.trace, run.trajectory),
+        quotes=continuation_of(run.trace, replace(run.trajectory, output=answer)),
         first_agent=steps[0].agent if steps else UNKNOWN_AGENT,
-        declares=any(GEN_AI_WORKFLOW_NAME in one.attributes for one in run.trace.spans if not one.parent_id),
+        declares=any(
+            GEN_AI_WORKFLOW_NAME in one.attributes and one.scope != RUN_SCOPE
+            for one in run.trace.spans
+            if not one.parent_id
+        ),
         asked=asked,
-        told=asked | _topics(*(step.output for step in steps)),
+        told=asked | _topics(said),
+        question=question.casefold(),
+        given=given,
+        added=_figures(said) - given,
+        name=_short(answer, question),
     )
 
 
@@ -144,19 +195,45 @@ def _topics(*texts: str) -> frozenset[str]:
     return frozenset(found) - _OF_ANY_TOPIC
 
 
-def _quotes(later: _Part, earlier: _Part) -> bool:
+def _uses(later: _Part, earlier: _Part) -> bool:
+    """Return whether a question has what an earlier answer added: its words, or one of its figures."""
+    if later.quotes.start_ns < earlier.quotes.end_ns:
+        return False
     said = set(earlier.quotes.said)
-    is_later = later.quotes.start_ns >= earlier.quotes.end_ns
-    return is_later and bool(said) and said <= set(later.quotes.heard)
+    return (
+        (bool(said) and said <= set(later.quotes.heard))
+        or not earlier.added.isdisjoint(later.given)
+        or (bool(earlier.name) and earlier.name in later.question)
+    )
+
+
+def _figures(text: str) -> frozenset[str]:
+    """Return the numbers of three digits and more, without separators."""
+    found = (re.sub(r"[,.]", "", one) for one in _FIGURE.findall(text[:_MOST_CHARS]))
+    return frozenset(one for one in found if len(one) > 2)
+
+
+def _short(answer: str, question: str) -> str:
+    """Return a short answer such as a name, unless its question has it; "no" and "ok" are in any text."""
+    short = answer.strip().rstrip(".").casefold()
+    return short if 2 < len(short) <= _MOST_SHORT and short not in question.casefold() else ""
 
 
 def _begins_anew(part: _Part, last: Sequence[_Part]) -> bool:
     if part.declares or any(one.declares for one in last):
         return True
     told = frozenset[str]().union(*(one.told for one in last))
-    if part.asked and told and part.asked.isdisjoint(told):
+    if part.asked and told and not any(_is_on_topic(part, one) for one in last):
         return True
     return part.first_agent != UNKNOWN_AGENT and part.first_agent in {one.first_agent for one in last}
+
+
+def _is_on_topic(part: _Part, former: _Part) -> bool:
+    """Return whether a question has a word that only an earlier answer added, or shares the earlier topic."""
+    if not part.asked.isdisjoint(former.told - former.asked):
+        return True
+    shared = part.asked & former.asked
+    return bool(shared) and len(shared) >= min(_FEW, len(part.asked), len(former.asked))
 
 
 def _as_one(traces: Sequence[Run], program: str, new_id: NewId) -> Run:

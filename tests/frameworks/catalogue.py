@@ -112,6 +112,8 @@ SUITES: Final = {
 """Environments of the test suites in ``suites``: a framework, and what the pytest plugin needs."""
 EXAMPLES: Final = RunScript(name="programs", framework="several", instrumentation="OpenInference", live=True)
 """Environment of the Python programs in ``examples/programs``: four frameworks, and auto-instrumentation."""
+NODE_EXAMPLES: Final = "vercel_ai_v7"
+"""The run whose environment has what the program for Node in ``examples/programs`` needs."""
 
 
 def catalogue() -> dict[str, RunScript]:

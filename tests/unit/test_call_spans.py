@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
 
+import pytest
+
 from analyzer.programs.call_spans import joined_with, owners_of, spans_of_calls
 from analyzer.programs.model_call import PassedCall
 from collector_processor.trajectory import order
@@ -90,6 +92,35 @@ def test_unnamed_agents_are_distinguished_by_the_beginning_of_their_instructions
     ]
     found = steps(spans_of_calls(calls, "report", ids()))
     assert [step.agent for step in found.steps] == ["agent 1", "agent 2", "agent 1"]
+
+
+@pytest.mark.parametrize(
+    ("instructions", "agent"),
+    [
+        ("You're the analyst. Add up.", "analyst"),
+        ("Act as a data analyst: add up.", "data analyst"),
+        ("Role: analyst\nAdd up.", "analyst"),
+        ("Your name is Anna. Add up.", "anna"),
+        ("Du bist die Analystin. Addiere.", "analystin"),
+        ("Eres el analista. Suma.", "analista"),
+        ("你是一名分析师。请求和。", "分析师"),
+        ("Act as a helpful assistant.", "agent 1"),
+        ("Du bist freundlich.", "agent 1"),
+        ("Role models are listed below. Act as they do.", "agent 1"),
+    ],
+)
+def test_instructions_name_an_agent_in_several_ways(instructions: str, agent: str) -> None:
+    found = steps(spans_of_calls([call(1, instructions, TASK, said={"content": "3"})], "report", ids()))
+    assert [step.agent for step in found.steps] == [agent]
+
+
+def test_prompts_in_place_of_instructions_distinguish_agents_and_not_the_texts_that_they_are_about() -> None:
+    def prompt(second: int, text: str) -> PassedCall:
+        return call(second, "", {"role": "user", "content": text}, said={"content": "3"})
+
+    calls = (prompt(1, "Add up:\n1, 2"), prompt(2, "Answer kindly.\n3"), prompt(3, "Add up:\n3, 4"))
+    found = steps(spans_of_calls((*calls, prompt(4, "You are the poet. Write.")), "report", ids()))
+    assert [step.agent for step in found.steps] == ["agent 1", "agent 2", "agent 1", "poet"]
 
 
 def test_a_call_that_the_provider_refused_is_an_error() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from analyzer.programs.call_spans import spans_of_calls
-from analyzer.programs.model_call import ModelCall, PassedCall, read_model_call
+from analyzer.programs.model_call import ModelCall, PassedCall, read_model_call, read_model_calls
 from semconv.record import replace
 
 CALL = {"id": "c1", "function": {"name": "look_up", "arguments": '{"city": "Ulm"}'}}
@@ -242,6 +242,33 @@ def test_custom_tools_and_former_functions_are_calls_with_results(name: str) -> 
     spans = spans_of_calls([passed(path, request, answer, kind)], "program", lambda size: "ab" * size)
     (tool,) = (span for span in spans if span.name == "execute_tool sql")
     assert tool.attributes["gen_ai.tool.call.result"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({}, {"previous_response_id": "resp_1"}),
+        ({"conversation": "conv_1"}, {"conversation": {"id": "conv_1"}}),
+    ],
+    ids=["the answer before", "a conversation"],
+)
+def test_messages_that_the_provider_keeps_stand_before_those_of_a_request(
+    first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    wanted = {"type": "function_call", "call_id": "c1", "name": "sql", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "c1", "output": "1"}
+    asked = passed("/v1/responses", {"input": "How many?", **first}, _response("resp_1", wanted))
+    then = replace(passed("/v1/responses", {"input": [result], **second}, _response("resp_2")), start_ns=5)
+    spans = spans_of_calls([then, asked], "program", lambda size: "ab" * size)
+    assert [span.name.split()[0] for span in spans] == ["invoke_workflow", "chat", "execute_tool", "chat"]
+    (_, (_, whole)) = read_model_calls([then, asked])
+    assert [each["role"] for each in whole.messages] == ["user", "assistant", "tool"]
+    ((_, alone),) = read_model_calls([then])
+    assert [each["role"] for each in alone.messages] == ["tool"]
+
+
+def _response(name: str, *output: Mapping[str, Any]) -> bytes:
+    return json.dumps({"id": name, "status": "completed", "output": output}).encode()
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pytest
 from analyzer.programs.auto_instrument import Installed, advice, instrumenting, own_source, python_of
 from analyzer.programs.call_spans import joined_with
 from analyzer.programs.collecting import Collected
+from analyzer.programs.model_call import PassedCall
 from analyzer.programs.program_runs import gathered, is_bare, runs_of_program
 from collector_processor.core.runs import Run
 from collector_processor.exporters import MemoryExporter
@@ -23,7 +24,7 @@ from semconv.dialects import USUAL
 from semconv.model import UNKNOWN_AGENT, StepKind, Trace, TraceId
 from semconv.record import replace
 from tests.factories import at
-from tests.unit.test_call_spans import ASKED, CHAT, FOUND, TOLD, ids, own, steps
+from tests.unit.test_call_spans import ASKED, CHAT, FOUND, TOLD, call, ids, own, steps
 
 FIGURES = "January 1,200 units, February 1,450 units and March 980."
 TOTAL = "In the first quarter we sold 3,630 units in all."
@@ -102,10 +103,10 @@ def test_a_question_that_has_nothing_to_do_with_the_last_run_begins_another() ->
 
 def test_a_model_call_that_two_instrumentations_record_is_one_step() -> None:
     once = agent(1, "writer", "Say 3,630.", TOTAL)
-    call = replace(once.trace.spans[1], trace_id=TraceId(f"{9:032x}"), parent_id=None, start_ns=at(1200))
+    twin = replace(once.trace.spans[1], trace_id=TraceId(f"{9:032x}"), parent_id=None, start_ns=at(1200))
     again, other = (
         Run(trace=Trace(spans=spans), trajectory=steps(spans))
-        for spans in ((call,), (replace(call, start_ns=at(4000), end_ns=at(4500)),))
+        for spans in ((twin,), (replace(twin, start_ns=at(4000), end_ns=at(4500)),))
     )
     assert shown(once, again) == [["writer"]]
     assert shown(once, other) == [["writer"], [UNKNOWN_AGENT]]
@@ -113,10 +114,10 @@ def test_a_model_call_that_two_instrumentations_record_is_one_step() -> None:
 
 def test_model_calls_that_each_begin_a_trace_are_one_run_of_the_program() -> None:
     """Instrumentation of a provider's client records texts, and neither agents nor what encloses a call."""
-    asked = json.dumps([{"role": "user", "parts": [{"type": "text", "content": "?"}]}])
+    question = json.dumps([{"role": "user", "parts": [{"type": "text", "content": "?"}]}])
     spans = [
         replace(
-            own(1, second - 0.1, second + 0.6, **CHAT, gen_ai__input__messages=asked),
+            own(1, second - 0.1, second + 0.6, **CHAT, gen_ai__input__messages=question),
             trace_id=TraceId(f"{second:032x}"),
         )
         for second in (1, 3, 5)
@@ -140,6 +141,88 @@ def test_a_trace_that_an_agent_or_a_server_begins_is_a_run_by_itself() -> None:
     chat = own(2, 1, 2, 1, **CHAT)
     assert not is_bare([own(1, 0, 9, gen_ai__operation__name="invoke_agent"), chat], USUAL)
     assert not is_bare([own(1, 0, 9, http__request__method="POST"), chat], USUAL)
+
+
+def told(*calls: PassedCall) -> list[list[str]]:
+    """The agents of each run that model calls without spans are."""
+    runs = runs_of_program((), calls, "report", USUAL, ids())
+    return [[step.agent for step in run.trajectory.steps if step.kind is StepKind.LLM] for run in runs]
+
+
+def asked(second: int, name: str, question: str, said: str) -> PassedCall:
+    return call(second, f"You are the {name}.", {"role": "user", "content": question}, said={"content": said})
+
+
+def test_a_loop_over_questions_without_spans_gives_a_run_for_each() -> None:
+    def loop(region: str, units: str, second: int) -> tuple[PassedCall, ...]:
+        question = f"How many did we sell in the {region}?"
+        return (
+            asked(second, "researcher", question, f"We sold {units} there."),
+            asked(second + 1, "writer", f"{question}\nWe sold {units} there.", f"{units} units."),
+        )
+
+    assert told(*loop("north", "4,711", 1), *loop("south", "1,450", 5)) == [["researcher", "writer"]] * 2
+
+
+@pytest.mark.parametrize(
+    ("answers", "used"),
+    [
+        (("We sold 4,711 there.", "Just 1,450."), "The north sold 4711, the south 1450."),
+        (("Lyon", "Paris."), "Which of Lyon and Paris is nearer?"),
+    ],
+    ids=["figures", "names"],
+)
+def test_answers_that_a_later_question_uses_are_of_the_same_run(answers: tuple[str, str], used: str) -> None:
+    """The program reads the answers, and puts what it found into another sentence."""
+    first = asked(1, "researcher", "What of the north?", answers[0])
+    second = asked(2, "researcher", "What of the south?", answers[1])
+    assert told(first, second, asked(3, "analyst", used, "Done.")) == [
+        ["researcher", "researcher", "analyst"]
+    ]
+    assert told(first, second, asked(3, "analyst", f"What of the south? {answers[1]}", "Done.")) == [
+        ["researcher"],
+        ["researcher", "analyst"],
+    ]
+
+
+def test_an_answer_that_a_model_gives_by_a_tool_is_used_as_a_text_is() -> None:
+    """The three share their instructions, so that each begins anew."""
+    texts = (FIGURES, "We sold many of them in this quarter.", TOTAL)
+    calls = [
+        {"id": "c1", "function": {"name": "final_answer", "arguments": json.dumps({"answer": text})}}
+        for text in texts
+    ]
+    asks = ("Look the north up.", f"Say how many: {FIGURES}", f"Be brief: {texts[1]}")
+    passed = (
+        call(second, "Use tools.", {"role": "user", "content": ask}, said={"tool_calls": [one]})
+        for second, (ask, one) in enumerate(zip(asks, calls, strict=True))
+    )
+    assert told(*passed) == [["agent 1"] * 3]
+
+
+def test_a_conversation_that_goes_on_is_one_run_whatever_is_asked_meanwhile() -> None:
+    first = {"role": "user", "content": "Write a poem on rain."}
+    between = {"role": "assistant", "content": "Rain falls."}
+    again = {"role": "user", "content": "Now one on eggs, in salted water."}
+    calls = (
+        call(1, "You are the poet.", first, said={"content": "Rain falls."}),
+        call(3, "You are the poet.", first, between, again, said={"content": "Eggs boil."}),
+    )
+    assert told(*calls) == [["poet", "poet"]]
+    assert (
+        told(calls[0], call(3, "You are the poet.", again, said={"content": "Eggs boil."})) == [["poet"]] * 2
+    )
+
+
+def test_one_word_of_two_questions_is_chance_and_one_that_an_answer_added_is_not() -> None:
+    poet = asked(1, "poet", "Write a poem on rain and its colours.", "Grey falls the weather.")
+    cook = asked(2, "cook", "Which colours have boiled eggs in salted water?", "White.")
+    critic = asked(2, "critic", "Which mood has such grey paint?", "A sad one.")
+    dichter = asked(1, "dichter", "Schreibe eine Zeile über Regen.", "Es fällt.")
+    koch = asked(2, "koch", "Welche Eier soll eine Köchin kaufen?", "Keine.")
+    assert told(poet, cook) == [["poet"], ["cook"]]
+    assert told(poet, critic) == [["poet", "critic"]]
+    assert told(dichter, koch) == [["dichter"], ["koch"]]
 
 
 READY = Installed(

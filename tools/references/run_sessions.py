@@ -18,12 +18,11 @@ from typing import Final
 
 from semconv.record import record
 from tests.e2e.sales_desk import sales_model
-from tests.frameworks.catalogue import EXAMPLES, catalogue
+from tests.frameworks.catalogue import EXAMPLES, NODE_EXAMPLES, catalogue
 from tests.frameworks.install import python_of
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "first-run.md"
-_NODE_SET: Final = "vercel_ai_v7"
 _SESSION: Final = re.compile(r"(?<=```console\n)\$ blamespan run -- ([^\n]*)\n.*?(?=```)", re.DOTALL)
 _TIME: Final = re.compile(r"· \d+ ms *│")
 _COLUMNS: Final = "100"
@@ -51,11 +50,8 @@ PROGRAMS: Final = (
 
 def environment(program: Program) -> Path | None:
     """Return the folder of what runs a program, ``None`` if its framework is not installed here."""
-    if not program.command.startswith("node"):
-        python = python_of(EXAMPLES)
-        return None if python is None else python.parent
-    node = shutil.which("node")
-    return None if node is None or python_of(catalogue()[_NODE_SET]) is None else Path(node).parent
+    runner = python_of(catalogue()[NODE_EXAMPLES] if program.command.startswith("node") else EXAMPLES)
+    return None if runner is None else runner.parent
 
 
 def play(command: str, found_in: Path, folder: Path, story: str, **variables: str) -> tuple[str, str]:
@@ -69,7 +65,7 @@ def play(command: str, found_in: Path, folder: Path, story: str, **variables: st
         variables: more environment variables.
     """
     shutil.copytree(ROOT / "examples" / "programs", folder, dirs_exist_ok=True)
-    if (runner := python_of(catalogue()[_NODE_SET])) is not None:
+    if (runner := python_of(catalogue()[NODE_EXAMPLES])) is not None:
         (folder / "node_modules").symlink_to(runner.parents[1] / "node_modules")
     path = f"{found_in}{os.pathsep}{os.environ['PATH']}"
     own = {"PATH": path, "HOME": str(folder), "PYTHONPATH": str(ROOT), "COLUMNS": _COLUMNS}
