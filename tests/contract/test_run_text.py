@@ -217,6 +217,19 @@ def test_texts_of_committed_runs_are_written_behind_until_all_are(shelf: Shelf) 
     assert shelf.found("second") == names[:1]
 
 
+def test_one_transaction_writes_several_short_texts_or_few_long_ones(shelf: Shelf) -> None:
+    behind = TextsBehind(shelf.rows)
+    names = [shelf.add("") for _ in range(9)]
+    texts = ["long " * 2_000] * 3 + ["short"] * 6
+    behind.add(
+        [RunText(tenant=NO_TENANT, run_id=name, text=text) for name, text in zip(names, texts, strict=True)]
+    )
+    assert behind.write()
+    assert shelf.found("long") == names[1::-1]
+    assert not behind.write()
+    assert shelf.found("short") == names[:2:-1]
+
+
 def test_the_text_of_a_run_is_bounded_and_has_all_short_texts() -> None:
     long = [step("a", f"{number} " + "x" * 900) for number in range(40)]
     told = run(
