@@ -209,8 +209,18 @@ _recent_process: Final = lru_cache(maxsize=256)(_process_of)
 
 def read_origin(body: bytes, process: Process, scope_at: int, scope_end: int) -> Origin:
     """Return the origin of the spans of the ``ScopeSpans`` between two offsets."""
-    scope = _name_of(_first_message(body, scope_at, scope_end))
-    return Origin(process.source, zlib.crc32(b"\0".join((process.service, scope, b""))))
+    scope = _first_message(body, scope_at, scope_end)
+    is_usual = len(process.service) + len(scope) <= _MOST_REMEMBERED
+    return _recent_origin(process, scope) if is_usual else _origin_of(process, scope)
+
+
+def _origin_of(process: Process, scope: bytes) -> Origin:
+    name = _name_of(scope)
+    return Origin(process.source, zlib.crc32(b"\0".join((process.service, name, b""))))
+
+
+_recent_origin: Final = lru_cache(maxsize=256)(_origin_of)
+"""The same for scopes."""
 
 
 _HEAD: Final = struct.Struct(">H16xHQHQBB")
