@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,10 +12,12 @@ from typing import cast
 
 import pytest
 
+from analyzer.web.reads.run_query import Order, RunQuery, Sort
 from collector_processor.core.disk import StoreError
 from collector_processor.core.records import AbsentParent, Commit, Outgoing, RunIdentity, StoredVerdict
 from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant, TraceKey
 from collector_processor.store.database.sqlite_driver import SqliteDriver
+from collector_processor.store.schema import METADATA
 from collector_processor.store.small_tables import MAX_ABSENT
 from collector_processor.store.verdicts import MOST_PRUNED, RunStore
 from semconv.model import SpanId, TraceId
@@ -89,6 +92,21 @@ def test_a_run_is_looked_up_without_reading_all_verdicts(store: RunStore) -> Non
     for statement in asked:
         plan = [row[3] for row in store._db.execute(f"EXPLAIN QUERY PLAN {statement}")]
         assert not [line for line in plan if line.startswith("SCAN")], plan
+
+
+def test_each_index_of_the_runs_serves_a_list_or_a_comparison(store: RunStore) -> None:
+    """Every verdict writes a page or two of each: one that no query names, or needs, would be waste."""
+    asked: list[str] = []
+    driver = store._db._driver
+    assert isinstance(driver, SqliteDriver)
+    driver._db.set_trace_callback(asked.append)
+    store.history.told(NO_TENANT, "shop", "refunds", 5)
+    driver._db.set_trace_callback(None)
+    plan = str(store._db.execute(f"EXPLAIN QUERY PLAN {asked[0]}").fetchall())
+    compared = set(re.findall(r"INDEX (run_totals_by_\w+)", plan))
+    queries = [RunQuery(tenant=Tenant(tenant), sort=sort) for tenant in ("", "t") for sort in Sort]
+    listed = {Order.of(query).index for query in queries}  # SQLite refuses a list whose index it cannot use
+    assert {index.name for index in METADATA.tables["run_totals"].indexes} == listed | compared
 
 
 def test_what_a_trace_was_is_replaced_as_a_whole(store: RunStore) -> None:
