@@ -54,7 +54,7 @@ MAX_JOINED: Final = 256
 """Bound on the traces of one run; a key shared by more traces is common to many runs and joins none."""
 _MAX_COMMON: Final = 10_000
 _MOST_NOTED: Final = 1_000
-"""Run keys that wait for a commit: some 200 KB."""
+"""Run keys and traces that wait for a commit: some 200 KB."""
 MAX_PLACES_BYTES: Final = 128 << 20
 """Bound in bytes on span positions stored for later labels, about 100,000 runs; the oldest are dropped."""
 _WRITE_ANALYSED: Final = (
@@ -160,9 +160,9 @@ class RunStore:
         places = {(each.tenant, each.run_id): each.packed for one in several for each in one.places}
         execute_each("DELETE FROM place WHERE tenant = ? AND run_id = ?", list(places))
         write(_WRITE_PLACE, [(*key, len(packed), packed) for key, packed in places.items()])
-        for heeded in [one.heeded for one in several if one.heeded is not None][-1:]:
+        if heeded := [one.heeded for one in several if one.heeded is not None]:
             self._db.execute("DELETE FROM heeded")
-            self._db.execute("INSERT INTO heeded (label) VALUES (?)", (heeded,))
+            self._db.execute("INSERT INTO heeded (label) VALUES (?)", (heeded[-1],))
         write(_WRITE_REWRITE, [row for one in several for row in _rewrites(one)])
 
     def _write_parts(self, several: Iterable[Commit]) -> None:
@@ -222,7 +222,7 @@ class RunStore:
             self._noted.setdefault((tenant, name), set()).add(trace_id)
         # Without PostgreSQL no other process reads keys, and after a crash a trace without a committed
         # verdict is read again, keys included: they need no transaction of their own.
-        if self._db.is_postgresql or len(self._noted) > _MOST_NOTED:
+        if self._db.is_postgresql or sum(map(len, self._noted.values())) > _MOST_NOTED:
             with self.transaction(Flush.LATER):
                 self._write_noted()
         return [self._siblings(key, names, {key.trace_id, *own}) for key, names, own in traces]

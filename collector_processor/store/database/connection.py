@@ -239,7 +239,7 @@ class StoreConnection:
 
 
 def _slices(rows: Sequence[Sequence[Any]], most: int = _MOST_ROWS) -> Iterator[tuple[int, list[Any]]]:
-    """Yield the values of ``most`` rows after the other, each time with the number of rows."""
+    """Yield slices of at most ``most`` rows: how many they are, and their values one after the other."""
     for start in range(0, len(rows), most):
         some = rows[start : start + most]
         yield len(some), [value for row in some for value in row]
