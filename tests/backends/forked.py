@@ -24,8 +24,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
-PRELOADED: Final = ("analyzer.cli.commands.serve", "analyzer.service.pages_alone")
-"""All parts of the service, which imports each when it is started."""
+PRELOADED: Final = (
+    "analyzer.cli.commands.serve",
+    "analyzer.service.pages_alone",  # the other parts of the service
+    "analyzer.analyses.prepare",  # what a service with a model, or without workers, imports to judge runs
+    "analyzer.analyses.analyst",
+)
+"""Modules that a service imports, at once or later."""
 _POLL_S: Final = 0.02
 _RUNNING: Final = -1000
 """The answer about a process that has not ended; no exit code is as low."""
