@@ -1,4 +1,4 @@
-"""Results of experiments and backtests in every database: the last of each, age, bounds and deletion."""
+"""Results of experiments and kept trials in every database: read back, bounded, deleted with their run."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from collector_processor.store.small_tables import (
     KeptSpansRows,
     ProofRows,
     StoredProof,
+    TrialArm,
+    TrialArmRows,
 )
 
 ACME, OTHER = Tenant("x=acme"), Tenant("x=other")
@@ -71,3 +73,51 @@ def test_results_expire_and_are_deleted_with_a_run_that_they_are_about_or_mentio
     assert heads(rows, "two", OTHER) == ["another"]
     kept.expire(31 * DAY_NS)
     assert heads(rows, "two", OTHER) == []
+
+
+def arm(trial: str, run_id: str = "run", *, tenant: Tenant = NO_TENANT, changed: bool = False) -> TrialArm:
+    return TrialArm(tenant=tenant, run_id=run_id, id=trial, step=3, is_changed=changed, has_passed=changed)
+
+
+def ids(rows: TrialArmRows, run_id: str = "run", tenant: Tenant = NO_TENANT) -> list[str]:
+    return [each.id for each in rows.of(tenant, run_id)]
+
+
+def test_both_arms_of_a_run_are_read_with_the_recorded_answers_first(db: StoreConnection) -> None:
+    rows = TrialArmRows(db)
+    changed, recorded = arm("a", changed=True), arm("b")
+    rows.keep([(changed, b"changed"), (recorded, b"recorded")], 1)
+    assert rows.of(NO_TENANT, "run") == (recorded, changed)
+    assert rows.packed("a") == (changed, b"changed")
+    assert rows.packed("c") is None
+
+
+def test_a_later_experiment_replaces_the_trials_of_its_run_only(db: StoreConnection) -> None:
+    rows = TrialArmRows(db)
+    rows.keep([(arm("a"), b"1"), (arm("b", changed=True), b"1")], 1)
+    rows.keep([(arm("c", "other"), b"1")], 1)
+    rows.keep([(arm("d", tenant=ACME), b"1")], 1)
+    rows.keep([(arm("e"), b"1"), (arm("f", changed=True), b"1")], 2)
+    assert (ids(rows), ids(rows, "other"), ids(rows, tenant=ACME)) == (["e", "f"], ["c"], ["d"])
+
+
+def test_beyond_the_quota_trials_of_the_oldest_experiment_are_deleted_first(db: StoreConnection) -> None:
+    rows = TrialArmRows(db, most_bytes=250)
+    for number in range(4):
+        rows.keep([(arm(f"t{number}", f"run-{number}"), bytes(100))], number)
+    assert [ids(rows, f"run-{number}") for number in range(4)] == [[], [], ["t2"], ["t3"]]
+
+
+def test_trials_expire_and_are_deleted_with_their_run_and_tenant(db: StoreConnection) -> None:
+    rows = TrialArmRows(db)
+    for trial, run_id, tenant in (("a", "one", ACME), ("b", "two", ACME), ("c", "one", OTHER)):
+        rows.keep([(arm(trial, run_id, tenant=tenant), b"1")], 0)
+    delete_run(db, ACME, "one")
+    assert (ids(rows, "one", ACME), ids(rows, "two", ACME)) == ([], ["b"])
+    delete_tenant(db, ACME)
+    assert (ids(rows, "two", ACME), ids(rows, "one", OTHER)) == ([], ["c"])
+    kept = KeptSpansRows(db, KeepLimits(days=30))
+    kept.expire(30 * DAY_NS)
+    assert ids(rows, "one", OTHER) == ["c"]
+    kept.expire(31 * DAY_NS)
+    assert ids(rows, "one", OTHER) == []

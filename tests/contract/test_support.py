@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from semconv.dialects import DIALECTS, Dialect
+from analyzer.recordings.read_files import read_recording
+from collector_processor.otlp import Signal
+from collector_processor.rebuild.decode import decode
+from semconv.dialects import DIALECTS, Dialect, Surroundings
 from semconv.dialects.support import Level, Support, support_table
 from tests.contract.recorded import needs_shared
 from tests.shown import CAPTURES, Shown, captures, declared, fixtures, shown
@@ -64,3 +69,17 @@ def test_every_recording_that_a_declaration_names_is_there() -> None:
 
 def test_the_page_is_fresh() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "stale: run `python -m tools.support_page`"
+
+
+@pytest.mark.parametrize("path", list(fixtures()), ids=lambda path: path.name)
+def test_a_dialect_reads_no_span_without_its_marks(path: Path) -> None:
+    bodies = read_recording(path.read_bytes()).bodies(Signal.TRACES)
+    spans = [span for body in bodies for span in decode(body).spans]
+    surroundings = Surroundings(spans)
+    marked = [dialect for dialect in DIALECTS if dialect.scopes or dialect.keys]
+    for span in surroundings.walked:
+        for dialect in marked:
+            has_mark = span.scope.name.startswith(dialect.scopes) or not dialect.keys.isdisjoint(
+                span.attributes
+            )
+            assert has_mark or dialect.read(span, surroundings) is None, dialect.name

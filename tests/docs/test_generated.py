@@ -17,6 +17,7 @@ from tools.frameworks.framework_notes import PAGES
 from tools.frameworks.program_code import STORY, program_of
 from tools.markdown_blocks import DOCS, ROOT, pages
 from tools.references import api_reference, cli_reference, python_reference
+from tools.references.run_sessions import PROGRAMS, Program, session, shown
 
 NO_FRAMEWORK: Final = "none"
 WEB: Final = ROOT / "analyzer" / "web"
@@ -90,3 +91,16 @@ def test_make_runs_every_folder_of_tests() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     run = set(re.findall(r"\btests/\w+", makefile.partition("PLAIN :=")[2].partition("\n\n")[0]))
     assert run == {str(path.parent.relative_to(ROOT)) for path in (ROOT / "tests").glob("*/test_*.py")}
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.command)
+def test_a_program_is_judged_as_its_page_shows(program: Program) -> None:
+    found = session(program)
+    if found is None:
+        pytest.skip("not installed here; `python -m tests.frameworks.install programs vercel_ai_v7` does it")
+    assert found == shown()[program.command], "run: python -m tools.references.run_sessions"
+
+
+def test_the_page_shows_every_program() -> None:
+    assert set(shown()) == {one.command for one in PROGRAMS}

@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from tools.built_site import faults
 from tools.markdown_blocks import DOCS, ROOT, anchors, pages, targets
 
 OUTSIDE: Final = [ROOT / name for name in ("README.md", "CHANGELOG.md", "SECURITY.md")]
@@ -54,3 +55,24 @@ def test_a_missing_file_a_missing_heading_and_a_missing_picture_are_noticed(tmp_
     page = tmp_path / "page.md"
     page.write_text("# One, two\n\n[a](no.md) [b](#three) [c](#one-two) ![d](no.svg) [e](page.md#one-two)\n")
     assert missing(page) == ["no.md", "#three", "no.svg"]
+
+
+def test_what_is_fetched_from_elsewhere_or_missing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "here.css").touch()
+    (tmp_path / "index.html").write_text(
+        '<link rel="stylesheet" href="here.css"><link rel="canonical" href="https://example.org/">'
+        '<script src="https://cdn.example.org/a.js"></script><img src="//example.org/b.png">'
+        '<p><b>--</b>8 &lt; -- "SECURITY.md"</p>'
+        '<a href="https://example.org">out</a><a href="#top">up</a><a href="gone.html#x">gone</a>'
+    )
+    assert list(faults(tmp_path)) == [
+        f"{tmp_path} misses schemas/0.1.0, which the schema URL names",
+        "index.html fetches https://cdn.example.org/a.js",
+        "index.html fetches //example.org/b.png",
+        "index.html shows --8 < --",
+        "index.html misses gone.html#x",
+    ]
+
+
+def test_a_site_that_was_not_built_is_a_fault(tmp_path: Path) -> None:
+    assert list(faults(tmp_path)) == [f"{tmp_path} has no pages"]

@@ -1,18 +1,22 @@
-"""The programs in docs/instrument.md and docs/programs.md run unchanged, and blamespan reads their runs."""
+"""Programs and sessions on the pages are complete, and print what the pages say."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from tests.backends.supervise import wait_until
 from tests.e2e.line import Line, StartLine, environment
+from tests.frameworks.catalogue import RunScript, catalogue
+from tests.frameworks.languages import PYTHON
 from tests.shown import FIXTURES
+from tools.frameworks.framework_code import YOURS, instrumenting_program
 from tools.markdown_blocks import DOCS, ROOT, blocks
+from tools.references import mcp_session
 
 LONGEST_S = 600
 PROGRAM = "# … your program …"
@@ -84,3 +88,27 @@ def test_the_program_on_a_running_service_prints_its_runs(start_line: StartLine,
     run_of(instrumented(seats=12), line, tmp_path)
     program = python_blocks(DOCS / "programs.md")[4].replace("http://127.0.0.1:8500", line.web)
     assert " purser " in printed(program, tmp_path).splitlines()[0]
+
+
+def test_a_coding_agent_gets_the_answers_that_the_page_shows() -> None:
+    assert mcp_session.sessions() == mcp_session.shown(), "run: python -m tools.references.mcp_session"
+
+
+IMPORT: Final = "from my_agents import "
+
+
+PYTHONS: Final = [run for run in catalogue().values() if run.language == PYTHON]
+
+
+@pytest.mark.parametrize("run", PYTHONS, ids=lambda run: run.name)
+def test_the_program_that_is_shown_is_complete_and_of_the_scripts_lines(run: RunScript) -> None:
+    shown = instrumenting_program(run.script)
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "--isolated", "--select=F", "--quiet", "-"],
+        input=shown, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, ""), "a name is undefined, or an import unused"
+    lines = [*run.script.read_text().splitlines(), ""]
+    added = [line.strip() for line in shown.splitlines() if line not in lines]
+    assert [line for line in added if line != YOURS and not line.startswith(IMPORT)] == []
+    assert shown.count(IMPORT) == 1

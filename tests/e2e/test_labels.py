@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,11 +15,14 @@ from urllib.request import ProxyHandler, Request, build_opener
 import pytest
 
 from analyzer.cli.main import run
+from analyzer.issues.labels.label_store import LabelStore
+from collector_processor.otlp import NO_TENANT
 from collector_processor.rebuild.encode import encode
 from semconv.model import Span, TraceId
 from tests.e2e.line import Line, StartLine, environment, starting
 from tests.e2e.traffic import send
 from tests.factories import agent, chat, tool, workflow
+from tests.unit.test_label_store import LABEL
 
 TOPICS: Final = (
     "tides",
@@ -175,3 +179,22 @@ def labelled_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number in range(2):
             line.verdict(trace_id(number))
     return folder / "data"
+
+
+def test_a_label_survives_a_kill(tmp_path: Path) -> None:
+    program = (
+        "import os, signal, sys; from pathlib import Path\n"
+        "from analyzer.issues.labels.label_store import LabelStore\n"
+        "from tests.unit.test_label_store import LABEL, packed\n"
+        "store = LabelStore(Path(sys.argv[1]))\n"
+        "store.keep([packed('run-1')], 1); store.add(LABEL)\n"
+        "store._db.execute('BEGIN IMMEDIATE'); store._db.execute('DELETE FROM label')\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    path = tmp_path / "killed.sqlite"
+    died = subprocess.run([sys.executable, "-c", program, path], cwd=Path(__file__).parents[2], check=False)
+    assert died.returncode == -signal.SIGKILL
+    store = LabelStore(path)
+    (found,) = store.labelled(NO_TENANT)
+    assert (found.label, found.packed) == (LABEL, b"x" * 10)
+    store.close()
