@@ -98,7 +98,7 @@ def opened(records: Records) -> Records | None:
 
 
 def _logged(one: Any) -> Any:
-    """Return a line of CloudWatch's log that is JSON as the only value of a wrapper; other records as they are.
+    """Return a line of CloudWatch's log that is JSON as the only value of a wrapper; other records as is.
 
     Logs Insights lists the fields of each line.
     """

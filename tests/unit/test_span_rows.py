@@ -332,6 +332,13 @@ def test_a_right_run_of_each_store_accuses_no_agent(store: str) -> None:
     assert [step.output for step in run.trajectory.steps if step.kind is StepKind.TOOL] == [RIGHT]
 
 
+@pytest.mark.parametrize("key", ["trace_id", "session_id"])
+def test_jobs_and_meetings_are_no_spans(key: str) -> None:
+    job = {"id": "1", key: "s", "name": "backup", "start_time": iso(1), "end_time": iso(2), "type": "job"}
+    with pytest.raises(UnreadableInput, match="unknown format"):
+        read_recording(json.dumps([job, {**job, "id": "2"}]).encode())
+
+
 def test_lines_of_a_log_that_name_their_span_are_no_spans() -> None:
     line = {"trace_id": TRACE, "span_id": span_id(1), "name": "app.desk", "timestamp": iso(1), "message": "x"}
     for more in ({}, {"duration_ms": 5, "level": "info"}):
