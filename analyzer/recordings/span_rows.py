@@ -142,7 +142,7 @@ def is_span_rows(records: Records) -> bool:
 
 def _has_own_ids(one: _Row) -> bool:
     named = (path for path in _NAMES["span"] if path not in _VAGUE)
-    return any(_at(one, path) for path in (*named, "operation_Id", "trace.id"))
+    return any(_at(one, path) for path in (*named, "operation_Id", "trace.id", "binaryAnnotations"))
 
 
 def _is_traced(one: _Row) -> bool:
