@@ -74,11 +74,16 @@ def _only(records: Records) -> _Object:
 
 def _goose_entries(records: Records) -> Records:
     held = unwrapped(records, "conversation")
-    if not all(isinstance(one, dict) and isinstance(one.get("content"), list) for one in held[1:]):
+    if not all(map(_is_of_goose, held)):
         return ()
     found = [one for one in held if text_at(one, "role")]
     parts = (part for one in found for part in objects(one.get("content")))
     return found if any(text_at(part, "type") == "toolRequest" for part in parts) else ()
+
+
+def _is_of_goose(one: Any) -> bool:
+    """Tell whether it may be a message, or the head of a session."""
+    return isinstance(one, dict) and ("role" not in one or isinstance(one.get("content"), list))
 
 
 def _goose(entries: Records) -> Iterator[Message]:

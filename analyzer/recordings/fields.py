@@ -75,9 +75,10 @@ _WRAPPERS: Final = (
     *("state", "channel_values", "samples", "simulations"),
     *("traj", "trajectory", "trajectories"),
     *("response", "payload", "body", "export", "hits", "_source", "log", "entries", "interactions"),
-    *("tables", "actor", "account", "nrql", "agent", "config"),
 )
 """Keys below which programs and APIs put what they return."""
+_RARE_WRAPPERS: Final = ("tables", "actor", "account", "nrql", "agent", "config")
+"""Keys that are wrappers only where no other is: beside one they are settings."""
 
 
 def opened(records: Records) -> Records | None:
@@ -89,7 +90,7 @@ def opened(records: Records) -> Records | None:
     for one in map(_logged, records):
         if not isinstance(one, dict):
             return None
-        keys = [each for each in _WRAPPERS if isinstance(one.get(each), dict | list) and one[each]]
+        keys = _held(one, _WRAPPERS) or _held(one, _RARE_WRAPPERS)
         if len(keys) != 1 or key not in (None, keys[0]):
             return None
         key = keys[0]
@@ -97,8 +98,12 @@ def opened(records: Records) -> Records | None:
     return found
 
 
+def _held(one: Mapping[str, Any], wrappers: Iterable[str]) -> list[str]:
+    return [key for key in wrappers if isinstance(one.get(key), dict | list) and one[key]]
+
+
 def _logged(one: Any) -> Any:
-    """Return a line of CloudWatch's log that is JSON as the only value of a wrapper; other records as they are.
+    """Return a line of CloudWatch's log that is JSON as the only value of a wrapper; other records as is.
 
     Logs Insights lists the fields of each line.
     """

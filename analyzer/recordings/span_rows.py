@@ -96,6 +96,8 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "error": ("error", "error_info", "exception"),
 }
 """Columns of each field, the most telling first; a dot also stands for an object in an object."""
+_VAGUE: Final = frozenset({"id", "event_id"})
+"""Columns of a span's id that other records have as well."""
 _LASTED: Final[Mapping[str, int]] = {
     "Duration": 1,
     "durationNano": 1,
@@ -128,9 +130,24 @@ _UNDERSCORED: Final = {
 
 
 def is_span_rows(records: Records) -> bool:
-    """Tell whether all records are rows with what places a span in its trace; a log's have no duration."""
+    """Tell whether all records are rows with what places a span in its trace; a log's have no duration.
+
+    Jobs and events of sessions have an id, a name and times too: theirs must be a model, a tool or an agent.
+    """
     found = _rows(records)
-    return bool(found) and all(map(_is_span, found))
+    return (
+        bool(found) and all(map(_is_span, found)) and (_has_own_ids(found[0]) or any(map(_is_traced, found)))
+    )
+
+
+def _has_own_ids(one: _Row) -> bool:
+    named = (path for path in _NAMES["span"] if path not in _VAGUE)
+    return any(_at(one, path) for path in (*named, "operation_Id", "trace.id", "binaryAnnotations"))
+
+
+def _is_traced(one: _Row) -> bool:
+    has_sides = any(key in one for field in ("given", "got") for key in _NAMES[field])
+    return has_sides and json_text(_found(one, "type")).lower() in _KINDS
 
 
 def _is_span(one: Any) -> bool:

@@ -183,6 +183,12 @@ def test_an_object_with_two_lists_is_not_opened(keys: tuple[str, str]) -> None:
         read_recording(json.dumps({keys[0]: messages, keys[1]: [{"x": 1}]}).encode())
 
 
+def test_settings_beside_what_an_api_returns_do_not_hide_it() -> None:
+    found = document("phoenix-spans.json")
+    around = {"data": {"trace": found, "config": {"limit": 5}}, "agent": {"name": "x"}}
+    assert steps(json.dumps(around)) == steps(json.dumps(found))
+
+
 def test_a_table_with_quoted_names_is_no_json() -> None:
     (found,) = read_runs(b'"role","content","at"\n"user","?","1"\n"assistant","!","2"\n')
     assert told(found.trajectory) == [("assistant", "llm", "!")]

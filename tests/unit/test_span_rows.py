@@ -160,6 +160,20 @@ def azure(told: list[Told]) -> Any:
     return {"tables": [{"name": "PrimaryResult", "columns": named, "rows": rows}]}
 
 
+def zipkin(told: Told) -> Any:
+    number, _, name, attributes, error = told
+    tags = {**attributes, **({"error": error, "gen_ai.tool.call.result": error} if error else {})}
+    return {
+        "traceId": TRACE,
+        "id": span_id(number),
+        **({"parentId": span_id(1)} if number > 1 else {}),
+        "name": name,
+        "timestamp": (START_MS + 1000 * number) * 1000,
+        "duration": 500_000,
+        "binaryAnnotations": [{"key": key, "value": value} for key, value in tags.items()],
+    }
+
+
 def google(told: list[Told]) -> Any:
     spans = [
         {
@@ -304,6 +318,7 @@ STORES: dict[str, tuple[Callable[[str], list[Told]], Callable[[list[Told]], str]
     "New Relic": (otel, listed(honeycomb, "results", "nrql", "account", "actor", "data")),
     "Elastic": (otel, listed(lambda one: {"_id": "x", "_source": elastic(one)}, "hits", "hits")),
     "Application Insights": (otel, lambda told: json.dumps(azure(told))),
+    "Zipkin 1": (otel, listed(zipkin)),
     "Google's Cloud Trace": (otel, lambda told: json.dumps(google(told))),
     "Braintrust": (traced, listed(braintrust, "events")),
     "Opik": (traced, listed(opik, "content")),
@@ -316,7 +331,9 @@ STORES: dict[str, tuple[Callable[[str], list[Told]], Callable[[list[Told]], str]
 @pytest.mark.parametrize("store", STORES)
 def test_rows_of_each_store_tell_the_story(store: str) -> None:
     told, written = STORES[store]
-    error = "" if store in {"Elastic", "Application Insights"} else ERROR  # they keep exceptions elsewhere
+    error = (
+        "" if store in {"Elastic", "Application Insights", "Zipkin 1"} else ERROR
+    )  # they keep exceptions elsewhere
     data = written(told(ERROR)).encode()
     first, _, _ = told_steps(data, error=error)
     assert attribute(data).agent == "harbour_desk"
@@ -330,6 +347,13 @@ def test_a_right_run_of_each_store_accuses_no_agent(store: str) -> None:
     assert_right(data)
     (run,) = read_runs(data)
     assert [step.output for step in run.trajectory.steps if step.kind is StepKind.TOOL] == [RIGHT]
+
+
+@pytest.mark.parametrize("key", ["trace_id", "session_id"])
+def test_jobs_and_meetings_are_no_spans(key: str) -> None:
+    job = {"id": "1", key: "s", "name": "backup", "start_time": iso(1), "end_time": iso(2), "type": "job"}
+    with pytest.raises(UnreadableInput, match="unknown format"):
+        read_recording(json.dumps([job, {**job, "id": "2"}]).encode())
 
 
 def test_lines_of_a_log_that_name_their_span_are_no_spans() -> None:
