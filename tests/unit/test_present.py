@@ -191,6 +191,20 @@ def test_values_without_an_origin_are_shown_with_the_value_they_replace() -> Non
     assert "R-9 at step 2, from nowhere in the run" in text
 
 
+def test_what_the_reason_says_is_not_shown_again() -> None:
+    value = ValueOrigin(value="3,530", origin=Origin.NOWHERE, step=2)
+    quote = Evidence(step=2, quote="1,200 + 2,430 = 3,530.")
+    told = replace(BLAME, reason="b calculated “1,200 + 2,430 = 3,530”.", evidence=(quote,))
+    repeated = shown(verdict_panel(Attribution(run_id="r", verdict=told, method="m", lineage=(value,)), RUN))
+    assert repeated.count("3,530") == 1
+    other = replace(told, reason="b is wrong.")
+    shown_once = shown(
+        verdict_panel(Attribution(run_id="r", verdict=other, method="m", lineage=(value,)), RUN)
+    )
+    assert "“1,200 + 2,430 = 3,530.”" in shown_once
+    assert "3,530 at step 2" in shown_once
+
+
 def test_a_run_without_a_stated_outcome_is_shown_as_neither_failed_nor_passed() -> None:
     finding = triage(replace(RUN, reference=None, steps=RUN.steps[:2]))
     assert not finding.failed
