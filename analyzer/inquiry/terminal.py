@@ -111,7 +111,7 @@ def verdict_panel(attribution: Attribution, trajectory: Trajectory) -> Panel:
         ]
         names = ["values", *[""] * len(ways)]
         lines += [_field(name, way) for name, way in zip(names, ways, strict=False)]
-        if len(verdict.ranking) > 1:
+        if len(_suspects(verdict.ranking)) > 1:
             lines += [Text(), _ranking("suspects", verdict.ranking)]
         if verdict.step_set:
             lines.append(_field("set", set_in_prose(verdict.step_set)))
@@ -225,8 +225,7 @@ def _ranking(heading: str, ranking: Sequence[Ranked]) -> Table:
     grid = Table.grid(padding=(0, 2))
     for _ in range(4):
         grid.add_column()
-    worth_it = [one for one in ranking[1:3] if one.probability >= _LEAST]
-    for number, suspect in enumerate([*ranking[:1], *worth_it]):
+    for number, suspect in enumerate(_suspects(ranking)):
         bar = "█" * max(1, round(20 * suspect.probability))
         label = heading if number == 0 else ""
         grid.add_row(
@@ -236,6 +235,10 @@ def _ranking(heading: str, ranking: Sequence[Ranked]) -> Table:
             Text(f"{bar} {suspect.probability:.0%}", style="red" if number == 0 else "dim"),
         )
     return grid
+
+
+def _suspects(ranking: Sequence[Ranked]) -> list[Ranked]:
+    return [*ranking[:1], *(one for one in ranking[1:3] if one.probability >= _LEAST)]
 
 
 def _how(attribution: Attribution) -> Text:

@@ -205,6 +205,16 @@ def test_what_the_reason_says_is_not_shown_again() -> None:
     assert "3,530 at step 2" in shown_once
 
 
+def test_suspects_are_listed_only_where_there_is_a_second_one() -> None:
+    def suspects(second: float) -> str:
+        ranking = (Ranked(step=2, agent="b", probability=0.84), Ranked(step=1, agent="a", probability=second))
+        verdict = replace(BLAME, ranking=ranking)
+        return shown(verdict_panel(Attribution(run_id="r", verdict=verdict, method="m"), RUN))
+
+    assert "suspects" in suspects(0.1)
+    assert "suspects" not in suspects(0.01)
+
+
 def test_a_run_without_a_stated_outcome_is_shown_as_neither_failed_nor_passed() -> None:
     finding = triage(replace(RUN, reference=None, steps=RUN.steps[:2]))
     assert not finding.failed
