@@ -243,17 +243,23 @@ def _runs(spans: Sequence[ReadableSpan], taken: Taken | None, test: str) -> tupl
 
 
 def _judged(runs: Sequence[Run]) -> list[tuple[Trajectory, Attribution]]:
-    """Return the verdicts on runs that failed, as the test says; on a thread, for a test may have a loop."""
+    """Return the verdicts on a failed test's runs; on a thread, for a test may have a loop.
+
+    A test ends at what fails, so its last run failed. Earlier ones count if their steps show a failure.
+    """
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - a test failed
 
     from analyzer.analyses.composition import open_analyst  # noqa: PLC0415 - as above
     from analyzer.cli.judged_runs import judge, settings_here  # noqa: PLC0415 - as above
     from analyzer.cli.recorded_runs import RecordedRun  # noqa: PLC0415 - as above
+    from semconv.model import Blame  # noqa: PLC0415 - as above
 
     settings = settings_here(None, None, None, None)
     recorded = [RecordedRun(trajectory=one.trajectory, trace=one.trace) for one in runs]
     with ThreadPoolExecutor(1) as pool:
-        judged = pool.submit(judge, recorded, open_analyst(settings), settings, failed=True).result()
+        last = pool.submit(judge, recorded[-1:], open_analyst(settings), settings, failed=True).result()
+        before = pool.submit(judge, recorded[:-1], open_analyst(settings), settings).result()
+    judged = [*(one for one in before if isinstance(one.attribution.verdict, Blame)), *last]
     return [(one.trajectory, one.attribution) for one in judged]
 
 

@@ -157,11 +157,11 @@ class Once:
     def say(self, seen: Seen, judged: Sequence[Judged]) -> None:
         """Print the steps of each run, and its verdict."""
         self.has_accused = _accuses(judged)
-        for one in judged:
+        for number, one in enumerate(judged, 1):
             if self._wishes.as_json:
                 print_json(to_json(one.attribution, one.trajectory))
             else:
-                _show(one)
+                _show(one, f"run {number} of {len(judged)}" if len(judged) > 1 else "")
         if judged:
             _say_where_it_ended(seen.ended, judged[-1].trajectory)
         else:
@@ -274,12 +274,13 @@ def _checks(wishes: Wishes) -> list[Check]:
     return found
 
 
-def _show(judged: Judged) -> None:
+def _show(judged: Judged, heading: str) -> None:
     screen, trajectory, attribution = error_console(), judged.trajectory, judged.attribution
-    screen.print("", run_heading(trajectory), "", sep="\n")
+    screen.print("", *([heading] if heading else []), run_heading(trajectory), "", sep="\n")
     screen.print(steps_table(trajectory, attribution, width=screen.width), "")
-    for agent, instructions in _numbered(trajectory).items():
-        screen.print(f"{agent}: “{plain(instructions, _MOST_INSTRUCTIONS)}”", style="dim", markup=False)
+    if numbered := _numbered(trajectory):
+        told = (f"{agent}: “{plain(text, _MOST_INSTRUCTIONS)}”" for agent, text in numbered.items())
+        screen.print("\n".join(told), "", style="dim", sep="\n", markup=False)
     screen.print(verdict_panel(attribution, trajectory))
     if is_unsaid(attribution.verdict.reason):
         complain("wrong all the same? Add --failed, or --expect TEXT with what a right answer contains")
@@ -287,8 +288,10 @@ def _show(judged: Judged) -> None:
 
 def _numbered(trajectory: Trajectory) -> dict[str, str]:
     """Return the instructions, or the first prompt, of the agents that only a number names."""
-    steps = [step for step in reversed(trajectory.steps) if step.kind is StepKind.LLM]
-    told = {step.agent: step.instructions or step.input for step in steps}
+    told: dict[str, str] = {}
+    for step in trajectory.steps:
+        if step.kind is StepKind.LLM:
+            told.setdefault(step.agent, step.instructions or step.input.removeprefix("user: "))
     return {agent: text for agent, text in told.items() if re.fullmatch(r"agent \d+", agent)}
 
 

@@ -101,14 +101,17 @@ def verdict_panel(attribution: Attribution, trajectory: Trajectory) -> Panel:
         colour, title = _UNSAID
     lines: list[RenderableType] = []
     if isinstance(verdict, Blame):
-        lines += [_who(verdict, trajectory), Text(), _field("why", verdict.reason)]
+        lines += [_who(verdict, trajectory), _how_sure(verdict), Text(), _field("why", verdict.reason)]
         if verdict.fix:
             lines.append(_field("fix", verdict.fix))
         lines += [_field(f"step {found.step}", f"“{plain(found.quote, 240)}”") for found in _telling(verdict)]
-        ways = [_way(one) for one in attribution.lineage if one.origin is Origin.NOWHERE][:_MOST_VALUES]
+        values = (one for one in attribution.lineage if one.origin is Origin.NOWHERE)
+        ways = [_way(one) for one in values if _changed(one) or one.value not in verdict.reason][
+            :_MOST_VALUES
+        ]
         names = ["values", *[""] * len(ways)]
         lines += [_field(name, way) for name, way in zip(names, ways, strict=False)]
-        if len(verdict.ranking) > 1:
+        if len(_suspects(verdict.ranking)) > 1:
             lines += [Text(), _ranking("suspects", verdict.ranking)]
         if verdict.step_set:
             lines.append(_field("set", set_in_prose(verdict.step_set)))
@@ -126,14 +129,17 @@ def verdict_panel(attribution: Attribution, trajectory: Trajectory) -> Panel:
 
 def _way(one: ValueOrigin) -> str:
     """Return where a value that nothing gives was written: ``71.52 EUR at step 4, for 71.25 of step 3``."""
-    links = list(one.chain)
-    changed = next((place for place, link in enumerate(links) if link.change is Change.CHANGED), None)
-    if changed:
-        before, after = links[changed - 1], links[changed]
+    if changed := _changed(one):
+        before, after = one.chain[changed - 1], one.chain[changed]
         told = f"{plain(before.value, 60)} of step {before.step}"
         return f"{plain(after.value, 60)} at step {after.step}, for {told}"
     where = f" at step {one.step}" if one.step is not None else ""
     return f"{plain(one.value, 60)}{where}, from nowhere in the run"
+
+
+def _changed(one: ValueOrigin) -> int:
+    """Return the place in its chain where a value became another one; 0 if it stayed as it was."""
+    return next((place for place, link in enumerate(one.chain) if place and link.change is Change.CHANGED), 0)
 
 
 def attributes_table(attributes: Mapping[str, AttributeValue]) -> Table:
@@ -174,9 +180,13 @@ def _who(blame: Blame, trajectory: Trajectory) -> Text:
     text.append(plain(agent_in_prose(blame.agent), 60), style="bold red")
     text.append(f", at step {blame.step} of {len(trajectory.steps)}", style="bold")
     text.append(" (counted from 0)", style="dim")
-    text.append(f"   {_sure(blame)}", style="bold" if blame.certainty >= 0.5 else "yellow")
+    return text
+
+
+def _how_sure(blame: Blame) -> Text:
+    text = Text(_sure(blame), style="bold" if blame.certainty >= 0.5 else "yellow")
     if blame.mode:
-        text.append(f"   {plain(blame.mode, 40)}", style="dim")
+        text.append(f" · {plain(blame.mode, 40)}", style="not bold dim")
     return text
 
 
@@ -199,12 +209,13 @@ _LEAST: Final = 0.05
 
 
 def _telling(blame: Blame) -> list[Evidence]:
-    """Return the evidence to show, without quotes contained in another quote of the same step."""
+    """Return the evidence to show: no quote that the reason, or another one of the same step, contains."""
     quotes = {(found.step, found.quote) for found in blame.evidence}
     return [
         found
         for found in blame.evidence
-        if not any(
+        if found.quote.strip(" .") not in blame.reason
+        and not any(
             step == found.step and quote != found.quote and found.quote in quote for step, quote in quotes
         )
     ][:_MAX_QUOTES]
@@ -214,8 +225,7 @@ def _ranking(heading: str, ranking: Sequence[Ranked]) -> Table:
     grid = Table.grid(padding=(0, 2))
     for _ in range(4):
         grid.add_column()
-    worth_it = [one for one in ranking[1:3] if one.probability >= _LEAST]
-    for number, suspect in enumerate([*ranking[:1], *worth_it]):
+    for number, suspect in enumerate(_suspects(ranking)):
         bar = "█" * max(1, round(20 * suspect.probability))
         label = heading if number == 0 else ""
         grid.add_row(
@@ -225,6 +235,10 @@ def _ranking(heading: str, ranking: Sequence[Ranked]) -> Table:
             Text(f"{bar} {suspect.probability:.0%}", style="red" if number == 0 else "dim"),
         )
     return grid
+
+
+def _suspects(ranking: Sequence[Ranked]) -> list[Ranked]:
+    return [*ranking[:1], *(one for one in ranking[1:3] if one.probability >= _LEAST)]
 
 
 def _how(attribution: Attribution) -> Text:

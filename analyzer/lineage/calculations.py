@@ -121,7 +121,7 @@ def wrong_sums(reading: Reading) -> Iterator[Clue]:
         yield Clue(
             step=step,
             kind=ClueKind.WRONG_SUM,
-            reason=f"calculated “{found.error.quote}”, which gives {found.error.right_shown}",
+            reason=f"calculated “{found.error.quote}”; the right result is {found.error.right_shown}",
             evidence=(Evidence(step=step, quote=found.quote),),
             value=found.error.stated,
             is_miscalculated=True,

@@ -193,8 +193,8 @@ def _refuted(reading: Reading, position: int, error: WrongCalculation) -> Iterat
                 quoted_step=position,
                 signal="wrong_computation",
                 weight=3.0,
-                reason=f"stated {error.stated:,.10g} as the result of “{error.quote}”,"
-                f" which gives {error.right_shown}",
+                reason=f"stated {error.stated:,.10g} as the result of “{error.quote}”;"
+                f" the right result is {error.right_shown}",
                 quote=error.quote,
             )
             return

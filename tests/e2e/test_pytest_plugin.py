@@ -87,6 +87,28 @@ def test_a_failing_test_says_who_broke_it(suite: Path) -> None:
     assert xml.count('<property name="blamespan.agent" value="analyst"') == 2
 
 
+SEVERAL = """
+from conftest import quote
+
+def test_the_second_is_wrong():
+    assert "3630" in quote(3630)
+    assert "3630" in quote(3360)
+
+def test_the_first_is_wrong():
+    quote(3360)
+    assert "3360" in quote(3630)
+"""
+
+
+def test_of_several_runs_the_last_failed_and_others_only_if_their_steps_say_so(suite: Path) -> None:
+    (suite / "test_desk.py").write_text(SEVERAL)
+    said = run(suite, "--blamespan")
+    second, first = re.split("_+ test_the_first_is_wrong _+", said.stdout)
+    assert second.count("blamespan: who broke it") == 1
+    assert first.count("blamespan: who broke it") == 2
+    assert "3360" in first[first.index("blamespan: who broke it") :]
+
+
 def test_without_the_option_nothing_changes(suite: Path) -> None:
     said = run(suite)
     assert "3 failed, 1 passed" in said.stdout

@@ -191,6 +191,30 @@ def test_values_without_an_origin_are_shown_with_the_value_they_replace() -> Non
     assert "R-9 at step 2, from nowhere in the run" in text
 
 
+def test_what_the_reason_says_is_not_shown_again() -> None:
+    value = ValueOrigin(value="3,530", origin=Origin.NOWHERE, step=2)
+    quote = Evidence(step=2, quote="1,200 + 2,430 = 3,530.")
+    told = replace(BLAME, reason="b calculated “1,200 + 2,430 = 3,530”.", evidence=(quote,))
+    repeated = shown(verdict_panel(Attribution(run_id="r", verdict=told, method="m", lineage=(value,)), RUN))
+    assert repeated.count("3,530") == 1
+    other = replace(told, reason="b is wrong.")
+    shown_once = shown(
+        verdict_panel(Attribution(run_id="r", verdict=other, method="m", lineage=(value,)), RUN)
+    )
+    assert "“1,200 + 2,430 = 3,530.”" in shown_once
+    assert "3,530 at step 2" in shown_once
+
+
+def test_suspects_are_listed_only_where_there_is_a_second_one() -> None:
+    def suspects(second: float) -> str:
+        ranking = (Ranked(step=2, agent="b", probability=0.84), Ranked(step=1, agent="a", probability=second))
+        verdict = replace(BLAME, ranking=ranking)
+        return shown(verdict_panel(Attribution(run_id="r", verdict=verdict, method="m"), RUN))
+
+    assert "suspects" in suspects(0.1)
+    assert "suspects" not in suspects(0.01)
+
+
 def test_a_run_without_a_stated_outcome_is_shown_as_neither_failed_nor_passed() -> None:
     finding = triage(replace(RUN, reference=None, steps=RUN.steps[:2]))
     assert not finding.failed

@@ -137,7 +137,7 @@ def test_a_figure_whose_calculation_stands_beside_it_is_told_by_its_calculation(
     wrong = cluster("With 16 GPUs that is 16 x 10 x 3 = 450, so $450.", "what does it cost?")
     blame = suspect(wrong, 0.01)
     assert blame is not None
-    assert blame.reason == "a calculated “16 x 10 x 3 = 450”, which gives 480."
+    assert blame.reason == "a calculated “16 x 10 x 3 = 450”; the right result is 480."
     assert blame.mode == "wrong_computation"
     assert [found.quote for found in blame.evidence if found.step == 1] == [wrong.output]
 
