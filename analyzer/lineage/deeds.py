@@ -1,6 +1,7 @@
 """Deeds: calls that change something, what they returned, and what the answer says was done. Pure.
 
-Three readers. A call takes more than the maximum that an earlier call returned. The answer reports another
+Four readers. A call takes more than the maximum that an earlier call returned, or than people ordered: 210
+bags, where somebody said "order 120 bags". The answer reports another
 figure than the result of the very deed that it reports. The answer claims a deed for which there was no call:
 each claim needs a call of its own, by whatever name, so a claim is accused only if all calls that change
 something are spoken for.
@@ -247,6 +248,45 @@ def exceeded_maxima(known: Known) -> Iterator[Clue]:
                     yield _excess(known, position, amount, *found)
         if _LIMITING.search(step.output, 0, HEAD):
             maxima += [(position, one) for one in amounts_in(step.output[:HEAD]) if one.words & _LIMITS]
+
+
+def exceeded_orders(known: Known) -> Iterator[Clue]:
+    """Yield the calls that take more of a thing than the only number of it in what people said to do."""
+    asked = known.asked
+    stated = [one for one in figures(asked) if one.unit and not one.is_label]
+    ordered = [(one, acts) for one in stated if (acts := acts_in(_clause(asked, one), with_tools=True))]
+    for position, step in enumerate(known.reading.steps if ordered else ()):
+        if step.kind is not StepKind.TOOL or looks_up(step.target or ""):
+            continue
+        for amount in amounts_in(step.input[:HEAD]):
+            value = amount.figure.value
+            meant = [
+                one
+                for one, acts in ordered
+                if one.unit in amount.words and acts & acts_of(step.target or "") and value > one.value
+            ]
+            same = [one for one in stated if one.unit in amount.words or one.value == value]
+            if len(meant) == len(same) == 1 and not _is_converted(meant[0], amount):
+                yield _over_ordered(known, position, amount, meant[0])
+
+
+def _clause(text: str, figure: Figure) -> str:
+    """Return the sentence of a text that has a figure."""
+    found = (one[0] for one in SENTENCE.finditer(text) if one.start() <= figure.start < one.end())
+    return next(found, "")
+
+
+def _is_converted(ordered: Figure, amount: Amount) -> bool:
+    """Tell whether a call takes as many in another unit: 24 bottles for 2 boxes."""
+    return (amount.figure.value / ordered.value).is_integer() if ordered.value else True
+
+
+def _over_ordered(known: Known, position: int, amount: Amount, ordered: Figure) -> Clue:
+    literal = amount.figure.literal
+    asker = known.origin_of(f'"{amount.key}": {literal}', position)
+    reason = f"called {known.giver(position)} with {amount.key} {literal}, where people said {ordered.shown}"
+    quote = _argument(known, position, amount)
+    return known.clue(asker, ClueKind.EXCEEDED, reason, quote, value=amount.figure.value)
 
 
 def _exceeds(amount: Amount, most: Amount, of_tool: frozenset[str]) -> bool:

@@ -12,7 +12,7 @@ from analyzer.lineage.changed import changed_values
 from analyzer.lineage.checks import refused_deeds
 from analyzer.lineage.clue import Clue
 from analyzer.lineage.cut_short import cut_lists
-from analyzer.lineage.deeds import claimed_deeds, exceeded_maxima, misreported_deeds
+from analyzer.lineage.deeds import claimed_deeds, exceeded_maxima, exceeded_orders, misreported_deeds
 from analyzer.lineage.done_again import repeated_deeds
 from analyzer.lineage.dropped import dropped_entries
 from analyzer.lineage.failed_tests import failed_tests
@@ -57,6 +57,7 @@ READERS: Final[tuple[LineageReader, ...]] = (
     barred_times,
     unmet_flags,
     exceeded_maxima,
+    exceeded_orders,
     refused_deeds,
     retold_figures,
     misreported_deeds,

@@ -59,7 +59,8 @@ class _Block:
 def wrong_totals(known: Known) -> Iterator[Clue]:
     """Yield the totals that are a slip of what the lines above them add up to, and that the answer gives."""
     answered = {one.value for one in figures(known.answer)}
-    for text in dict.fromkeys([known.answer, *_said(known)]) if answered else ():
+    said = (text for text in _said(known) if answered and any(one.value in answered for one in figures(text)))
+    for text in dict.fromkeys([known.answer, *said]) if answered else ():
         for block in (*_blocks(text, text.splitlines()), *_clauses(text)):
             total = block.total
             difference = abs(total.value - block.sum)
@@ -75,7 +76,7 @@ def _said(known: Known) -> Iterator[str]:
 
 def _clauses(text: str) -> Iterator[_Block]:
     """Yield the total at the end of a line whose clauses before it have a figure each, all after a colon."""
-    for line in text.splitlines()[:_MOST]:
+    for line in text.splitlines()[:_MOST] if text.count(":") > _LEAST or "：" in text else ():  # noqa: RUF001 - as above
         clauses = [one for one in _CLAUSE_END.split(line) if one.strip()]
         if len(clauses) > _LEAST and all(_NAMED.search(one) for one in clauses):
             yield from _blocks(text, clauses)
@@ -98,8 +99,10 @@ def _clue(known: Known, block: _Block) -> Clue:
 
 def _blocks(text: str, parts: Sequence[str]) -> Iterator[_Block]:
     """Yield the totals below neighbouring parts of a text that have one figure of their unit in one place."""
+    if len(parts) <= _LEAST:
+        return
     is_total = phrases("total", languages_in(text))
-    if len(parts) <= _LEAST or not is_total.search(text):
+    if not is_total.search(text):
         return
     lines = [line for line in parts[:_MOST] if not _RULE.fullmatch(line)]
     rows = [(line, _amounts(line)) for line in lines]

@@ -144,7 +144,11 @@ def _misconverted_in_deeds(known: Known) -> Iterator[Clue]:
     The keys name the same amount: ``amount_eur`` is 48250, where ``amount_cents`` was returned.
     """
     returned: list[tuple[int, Amount]] = []
-    for position, step in enumerate(known.reading.steps):
+    deeds = (
+        step for step in known.reading.steps if step.kind is StepKind.TOOL and not looks_up(call_name(step))
+    )
+    has_units = any(one.figure.unit for step in deeds for one in amounts_in(step.input[:HEAD]))
+    for position, step in enumerate(known.reading.steps if has_units else ()):
         if step.kind is not StepKind.TOOL:
             continue
         for one in amounts_in(step.input[:HEAD]) if returned and not looks_up(call_name(step)) else ():

@@ -8,7 +8,7 @@ import pytest
 
 from analyzer.lineage.clue import ClueKind
 from analyzer.lineage.dates import dates_in
-from semconv.model import Step
+from semconv.model import Step, StepKind
 from tests.lineage import found, mistake
 from tests.runs import calling, failed_tool, step, tool
 
@@ -217,3 +217,25 @@ def test_a_figure_for_the_neighbour_of_what_was_looked_up(task: str, answer: str
     clue = found(task, *rows, step("host", answer))
     assert (clue is not None) is bool(strange)
     assert clue is None or strange in clue.reason
+
+
+@pytest.mark.parametrize(
+    ("told", "arguments", "is_more"),
+    [
+        ("Order 130 crates, not more.", {"item": "soap", "crates": 310}, True),
+        ("Order 130 crates, not more.", {"item": "soap", "crates": 130}, False),
+        ("Order 130 crates, not more.", {"item": "soap", "crates": 90}, False),
+        ("Order 130 crates today and 310 crates in all.", {"item": "soap", "crates": 310}, False),
+        ("There are 130 crates left in the cellar.", {"item": "soap", "crates": 310}, False),
+        ("Order 130 boxes, not more.", {"item": "soap", "crates": 310}, False),
+    ],
+)
+def test_more_of_a_thing_than_people_ordered(told: str, arguments: dict[str, object], is_more: bool) -> None:
+    rows = looked_up("stock", '{"item": "soap"}', '{"item": "soap", "need": 310}')
+    person = step("owner", told, StepKind.HUMAN)
+    deed = looked_up("order_goods", json.dumps(arguments), '{"order": "O-5"}')
+    clue = found(
+        "Order soap; ask the owner how much.", *rows, person, *deed, step("reader", "Ordered (O-5).")
+    )
+    assert (clue is not None) is is_more
+    assert clue is None or (clue.kind, clue.step) == (ClueKind.EXCEEDED, 3)
