@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from analyzer.programs.call_spans import (
@@ -55,6 +56,8 @@ _MOST_CHARS: Final = 20_000
 """Characters of each text whose words are compared."""
 _FEW: Final = 2
 """Words that two questions on one topic share, if they have as many; one may be shared by chance."""
+_MOST_FORMER: Final = 200
+"""Earlier traces that one is compared with, the latest ones: a program of thousands takes linear time."""
 _FIGURE: Final = re.compile(r"(?<![\d.,])\d[\d,.]*\d(?![\d])")
 _MOST_SHORT: Final = 60
 """Characters of an answer that a later question may hold whole, such as a name."""
@@ -155,14 +158,21 @@ def together(traces: Sequence[Run]) -> list[list[Run]]:
     continues the last run, unless it or that run is a declared workflow, its first agent began a trace of
     that run already, or its question has nothing to do with that run.
     """
-    groups: list[list[_Part]] = []
-    for part in sorted(map(_part, traces), key=lambda one: one.quotes.start_ns):
-        former = [group for group in groups if any(_uses(part, one) for one in group)]
-        if not former and groups and not _begins_anew(part, groups[-1]):
-            former = groups[-1:]
-        groups = [group for group in groups if group not in former]
-        groups.append([*(one for group in former for one in group), part])
-    return [[one.run for one in group] for group in groups]
+    parts = sorted(map(_part, traces), key=lambda one: one.quotes.start_ns)
+    group_of: list[list[int]] = []
+    for place, part in enumerate(parts):
+        near = range(max(0, place - _MOST_FORMER), place)
+        used = {id(group_of[one]): group_of[one] for one in near if _uses(part, parts[one])}
+        former = [*used.values()]
+        if not used and place:
+            last = group_of[-1]
+            former = [] if _begins_anew(part, [parts[one] for one in last[-_MOST_FORMER:]]) else [last]
+        group = [*sorted(chain.from_iterable(former)), place]
+        group_of.append(group)
+        for one in group:
+            group_of[one] = group
+    groups = {id(group): group for group in group_of}
+    return [[parts[one].run for one in group] for group in sorted(groups.values(), key=lambda one: one[-1])]
 
 
 def _part(run: Run) -> _Part:

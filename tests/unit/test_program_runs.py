@@ -200,6 +200,19 @@ def test_an_answer_that_a_model_gives_by_a_tool_is_used_as_a_text_is() -> None:
     assert told(*passed) == [["agent 1"] * 3]
 
 
+def test_each_conversation_is_compared_with_the_latest_alone() -> None:
+    """A program of thousands of conversations is put together in linear time."""
+
+    def joined(between: int) -> bool:
+        first = asked(1, "researcher", "How many in the north?", "We sold 4,711 there.")
+        other = (asked(at + 2, "poet", f"Verse no. {at}, please.", "Grey.") for at in range(between))
+        last = asked(between + 5, "analyst", "Are 4711 enough?", "Yes.")
+        return ["researcher", "analyst"] in told(first, *other, last)
+
+    assert joined(10)
+    assert not joined(250)
+
+
 def test_a_conversation_that_goes_on_is_one_run_whatever_is_asked_meanwhile() -> None:
     first = {"role": "user", "content": "Write a poem on rain."}
     between = {"role": "assistant", "content": "Rain falls."}
