@@ -11,7 +11,7 @@ stream-json``; cline ``api_conversation_history.json``; letta ``LettaMessage``; 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -136,7 +136,13 @@ def _copilot(entries: Records) -> Iterator[Message]:
 
 def _cursor_entries(records: Records) -> Records:
     is_stream = all_have(records, "type", "session_id")
-    return records if is_stream and any(object_at(one, "tool_call") for one in records) else ()
+    return records if is_stream and any(map(_is_call_of_cursor, records)) else ()
+
+
+def _is_call_of_cursor(one: _Object) -> bool:
+    """Tell whether an entry names a tool and holds its arguments below; other logs name them side by side."""
+    held = list(object_at(one, "tool_call").values())
+    return one["type"] == "tool_call" and bool(held) and isinstance(held[0], dict)
 
 
 def _cursor(entries: Records) -> Iterator[Message]:
@@ -163,11 +169,13 @@ def _cursor_call(one: _Object) -> Iterator[Message]:
 
 # --- Cline and Roo Code ---
 
-_CLINE_CALL: Final = re.compile(r"<([a-z_]{3,40})>\n(<[a-z_]{2,40}>.*?)\n?</\1>\s*\Z", re.DOTALL)
-_CLINE_FIELD: Final = re.compile(r"<([a-z_]{2,40})>(.*?)</\1>", re.DOTALL)
+_CLINE_END: Final = re.compile(r"</([a-z_]{3,40})>\Z")
+_CLINE_TAG: Final = re.compile(r"<(/?)([a-z_]{2,40})>")
 _CLINE_RESULT: Final = re.compile(r"\[([a-z_]{3,40})\b[^\n]*\] Result:")
 _CLINE_FAILED: Final = ("The tool execution failed", "Error", "MCP error")
-_CLINE_TOLD: Final = re.compile(r"<(environment_details|thinking)>.*?</\1>|</?task>", re.DOTALL)
+_CLINE_TOLD: Final = re.compile(
+    r"<(environment_details|thinking)>[^<]*+(?:<(?!/?\1>)[^<]*+)*+</\1>|</?task>"  # possessive: linear time
+)
 
 
 def _cline_entries(records: Records) -> Records:
@@ -189,17 +197,13 @@ def _cline(entries: Records) -> Iterator[Message]:
     for place, one in enumerate(entries):
         text = _CLINE_TOLD.sub("", text_of(one["content"])).strip()
         if one["role"] == "assistant":
-            asked = _CLINE_CALL.search(text)
-            yield from _said(_AGENT, text[: asked.start()].strip() if asked else text)
-            waiting = f"call {place}" if asked else ""
-            if asked:
-                fields = dict(_CLINE_FIELD.findall(asked[2]))
-                if asked[1] == "attempt_completion":
-                    yield from _said(_AGENT, fields.get("result", "").strip())
-                else:
-                    yield _asked(
-                        fields.get("tool_name") or asked[1], fields.get("arguments", fields), waiting
-                    )
+            said, name, fields = _cline_call(text)
+            yield from _said(_AGENT, said)
+            waiting = f"call {place}" if name else ""
+            if name == "attempt_completion":
+                yield from _said(_AGENT, fields.get("result", "").strip())
+            elif name:
+                yield _asked(fields.get("tool_name") or name, fields.get("arguments", fields), waiting)
         elif waiting and (found := _CLINE_RESULT.match(text)):
             result = text[found.end() :].strip()
             yield _got(result, waiting, failed=result.startswith(_CLINE_FAILED))
@@ -207,11 +211,37 @@ def _cline(entries: Records) -> Iterator[Message]:
             yield from _said(_USER, text)
 
 
+def _cline_call(text: str) -> tuple[str, str, Mapping[str, str]]:
+    """Return what stands before the call that ends a text, its tool and its fields; no tool without one."""
+    closing = _CLINE_END.search(text, max(0, len(text) - 50))
+    begun = re.search(rf"<{closing[1]}>\n(?=<[a-z_]{{2,40}}>)", text) if closing else None
+    if closing is None or begun is None:
+        return text, "", {}
+    return text[: begun.start()].strip(), closing[1], _cline_fields(text[begun.end() : closing.start()])
+
+
+def _cline_fields(text: str) -> dict[str, str]:
+    """Return the outermost elements of a text; what they hold may be code with tags of its own."""
+    tags = list(_CLINE_TAG.finditer(text))
+    left = Counter(name for is_end, name in (tag.groups() for tag in tags) if is_end)
+    fields: dict[str, str] = {}
+    begun: re.Match[str] | None = None
+    for tag in tags:
+        is_end, name = tag.groups()
+        left[name] -= bool(is_end)
+        if begun is None and not is_end and left[name]:
+            begun = tag
+        elif begun is not None and is_end and name == begun[2]:
+            fields[name], begun = text[begun.end() : tag.start()], None
+    return fields
+
+
 # --- Letta ---
 
 
 def _letta_entries(records: Records) -> Records:
-    return records if all_have(records, "message_type", "id") else ()
+    kinds = [text_at(one, "message_type") for one in records] if all_have(records, "id") else [""]
+    return records if all(kind.endswith("_message") for kind in kinds) else ()
 
 
 def _letta(entries: Records) -> Iterator[Message]:
@@ -232,18 +262,20 @@ def _letta(entries: Records) -> Iterator[Message]:
 # --- ATIF, the trajectories of Harbor and Terminal-Bench ---
 
 
+_ATIF: Final = {"user": _USER, "agent": _AGENT, "system": _SYSTEM}
+
+
 def _atif_entries(records: Records) -> Records:
     only = _only(records)
-    return (
-        records if text_at(only, "schema_version").startswith("ATIF") and objects(only.get("steps")) else ()
-    )
+    sources = {json_text(one.get("source")) for one in objects(only.get("steps"))}
+    is_known = bool(sources) and sources <= _ATIF.keys()
+    return records if is_known and text_at(only, "schema_version").startswith("ATIF") else ()
 
 
 def _atif(entries: Records) -> Iterator[Message]:
     agent = text_at(object_at(entries[0], "agent"), "name")
-    speakers = {"user": _USER, "agent": _AGENT, "system": _SYSTEM}
     for one in objects(entries[0]["steps"]):
-        speaker, time = speakers[one["source"]], one.get("timestamp")
+        speaker, time = _ATIF[one["source"]], one.get("timestamp")
         yield from _said(speaker, one.get("message"), agent if speaker is _AGENT else "", time)
         for call in objects(one.get("tool_calls")):
             yield _asked(
@@ -258,7 +290,7 @@ def _atif(entries: Records) -> Iterator[Message]:
 
 def _dify_entries(records: Records) -> Records:
     held = unwrapped(records, "data")
-    return held if all_have(held, "query", "answer", "conversation_id") else ()
+    return held if all_have(held, "id", "query", "answer", "conversation_id") else ()
 
 
 def _dify(entries: Records) -> Iterator[Message]:
@@ -315,7 +347,8 @@ def _flowise(entries: Records) -> Iterator[Message]:
 
 
 def _ag_ui_entries(records: Records) -> Records:
-    return records if all_have(records, "type") and records[0]["type"] == "RUN_STARTED" else ()
+    is_stream = all_have(records, "type") and text_at(records[0], "runId")
+    return records if is_stream and records[0]["type"] == "RUN_STARTED" else ()
 
 
 def _ag_ui(entries: Records) -> Iterator[Message]:
@@ -345,7 +378,8 @@ def _ag_ui(entries: Records) -> Iterator[Message]:
 
 
 def _workflow_entries(records: Records) -> Records:
-    return records if all_have(records, "value", "qualified_name") else ()
+    is_stream = all_have(records, "value", "qualified_name")
+    return records if is_stream and all(isinstance(one["value"], dict) for one in records) else ()
 
 
 def _workflow(entries: Records) -> Iterator[Message]:
@@ -379,7 +413,7 @@ def _blocks(message: _Object) -> str:
 
 
 def _react_entries(records: Records) -> Records:
-    return records if "tool_name_0" in object_at(_only(records), "trajectory") else ()
+    return records if text_at(object_at(_only(records), "trajectory"), "tool_name_0") else ()
 
 
 def _react(entries: Records) -> Iterator[Message]:
@@ -457,7 +491,13 @@ def _item(outputs: Any) -> _Object:
 def _agno_entries(records: Records) -> Records:
     only = _only(records)
     is_run = "run_id" in only and ("agent_name" in only or "team_name" in only)
-    return records if is_run and all_have(objects(only.get("messages")), "role") else ()
+    return records if is_run and all(map(_is_of_agno, objects(only.get("messages")) or [{}])) else ()
+
+
+def _is_of_agno(one: _Object) -> bool:
+    """Tell whether it may be a message of one agent; those of a chat of several bear their names."""
+    speaker = SPEAKERS.get(text_at(one, "role"))
+    return speaker is not None and not (speaker is _AGENT and text_at(one, "name"))
 
 
 def _agno(entries: Records) -> Iterator[Message]:
