@@ -240,8 +240,12 @@ def _cline_fields(text: str) -> dict[str, str]:
 
 
 def _letta_entries(records: Records) -> Records:
-    kinds = [text_at(one, "message_type") for one in records] if all_have(records, "id") else [""]
-    return records if all(kind.endswith("_message") for kind in kinds) else ()
+    kinds = {text_at(one, "message_type") for one in records} - _LETTA_ENDS
+    return records if kinds and all(kind.endswith("_message") for kind in kinds) else ()
+
+
+_LETTA_ENDS: Final = frozenset({"stop_reason", "usage_statistics", "ping"})
+"""What a stream has beside messages."""
 
 
 def _letta(entries: Records) -> Iterator[Message]:
@@ -297,16 +301,21 @@ def _dify(entries: Records) -> Iterator[Message]:
     for one in in_order(objects(entries), "created_at"):
         yield from _said(_USER, one["query"])
         for place, thought in enumerate(objects(one.get("agent_thoughts"))):
-            name, call_id = text_at(thought, "tool"), f"{one.get('id')} {place}"
-            if name:
-                yield _asked(name, _of_tool(thought.get("tool_input"), name), call_id)
-                result = json_text(_of_tool(thought.get("observation"), name))
-                yield _got(result, call_id, failed=result.startswith(("tool invoke error", "Error")))
+            yield from _dify_calls(thought, f"{one.get('id')} {place}")
         error = json_text(one.get("error"))
         if error:
             yield Message(speaker=_AGENT, text=error, failed=True)
         else:
             yield from _said(_AGENT, one["answer"])
+
+
+def _dify_calls(thought: _Object, thought_id: str) -> Iterator[Message]:
+    """Yield the calls of a thought, whose tools are listed as ``one;two``, each with its result."""
+    for name in filter(None, text_at(thought, "tool").split(";")):
+        call_id = f"{thought_id} {name}"
+        yield _asked(name, _of_tool(thought.get("tool_input"), name), call_id)
+        result = json_text(_of_tool(thought.get("observation"), name))
+        yield _got(result, call_id, failed=result.startswith(("tool invoke error", "Error")))
 
 
 def _of_tool(held: Any, name: str) -> Any:
@@ -357,10 +366,11 @@ def _ag_ui(entries: Records) -> Iterator[Message]:
         json_text(one.get("toolCallId")): one["toolCallName"] for one in entries if "toolCallName" in one
     }
     snapshots = [one for one in entries if one["type"] == "MESSAGES_SNAPSHOT"]
-    for each in objects(snapshots[0].get("messages")) if snapshots else ():
+    asked = objects(object_at(entries[0], "input").get("messages"))
+    for each in asked or (objects(snapshots[0].get("messages")) if snapshots else ()):
         if each.get("role") == "user":
             yield from _said(_USER, each.get("content"))
-    for one in entries:
+    for one in _ended(entries):
         kind, key = one["type"], json_text(one.get("toolCallId") or one.get("messageId"))
         if "delta" in one:
             pieces[key].append(json_text(one["delta"]))
@@ -372,6 +382,26 @@ def _ag_ui(entries: Records) -> Iterator[Message]:
             yield from _said(_AGENT, "".join(pieces.pop(key, ())))
         elif kind == "RUN_ERROR":
             yield Message(speaker=_AGENT, text=json_text(one.get("message")), failed=True)
+
+
+_AG_UI_CHUNKS: Final = {"TOOL_CALL_CHUNK": "toolCallId", "TEXT_MESSAGE_CHUNK": "messageId"}
+"""Events that stand for a start, contents and an end, by the keys of their ids; later ones may lack ids."""
+
+
+def _ended(entries: Records) -> Iterator[_Object]:
+    """Yield the events; of chunks, the deltas and an end before the next event of another kind or id."""
+    last: _Object = {}
+    for one in entries:
+        key = _AG_UI_CHUNKS.get(one["type"], "")
+        is_next = bool(last) and one["type"] == last["type"] and one.get(key) in (None, last.get(key))
+        if last and not is_next:
+            yield {**last, "type": last["type"].replace("CHUNK", "END")}
+            last = {}
+        if key:
+            last = last or {name: one.get(name) for name in ("type", key)}
+            yield {"delta": "", **one, **last}
+        else:
+            yield one
 
 
 # --- LlamaIndex's workflows ---

@@ -426,3 +426,46 @@ def test_unclosed_tags_of_cline_take_linear_time(text: str) -> None:
     begun = time.process_time()
     assert read_runs(written(turns))
     assert time.process_time() - begun < 20
+
+
+def test_a_stream_of_letta_ends_with_no_message() -> None:
+    ends = [{"message_type": "stop_reason", "stop_reason": "end_turn"}, {"message_type": "usage_statistics"}]
+    streamed, listed = (read_runs(written(one))[0] for one in ([*letta(ERROR)[::-1], *ends], letta(ERROR)))
+    assert [step.output for step in streamed.trajectory.steps] == [
+        step.output for step in listed.trajectory.steps
+    ]
+
+
+def test_a_thought_of_dify_may_use_several_tools() -> None:
+    (page,) = dify(ERROR)
+    thought = page["data"][0]["agent_thoughts"][0]
+    given = {"ferry": {"to": "Calais"}, "tide_table": ARGUMENTS}
+    got = {"ferry": "06:00", **json.loads(thought["observation"])}
+    thought |= {"tool": "ferry;tide_table", "tool_input": json.dumps(given), "observation": json.dumps(got)}
+    (run,) = read_runs(written([page]))
+    calls = [step for step in run.trajectory.steps if step.kind is StepKind.TOOL]
+    assert [(step.target, json.loads(step.input)) for step in calls] == list(given.items())
+    assert [bool(step.error) for step in calls] == [False, True]
+
+
+def test_chunks_of_ag_ui_stand_for_starts_and_ends() -> None:
+    arguments = json.dumps(ARGUMENTS)
+    given = {"messages": [{"id": "1", "role": "user", "content": TASK}]}
+    call = {"type": "TOOL_CALL_CHUNK", "toolCallId": "c1", "toolCallName": "tide_table"}
+    events: list[dict[str, Any]] = [
+        {"type": "RUN_STARTED", "threadId": "t", "runId": "r", "input": given},
+        {**call, "delta": arguments[:5]},
+        {"type": "TOOL_CALL_CHUNK", "delta": arguments[5:]},
+        {**call, "toolCallId": "c2", "delta": arguments},
+        {"type": "TOOL_CALL_RESULT", "messageId": "m1", "toolCallId": "c1", "content": RIGHT},
+        {"type": "TOOL_CALL_RESULT", "messageId": "m2", "toolCallId": "c2", "content": RIGHT},
+        {"type": "TEXT_MESSAGE_CHUNK", "messageId": "m3", "delta": ANSWER[:4]},
+        {"type": "TEXT_MESSAGE_CHUNK", "delta": ANSWER[4:]},
+        {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"},
+    ]
+    (run,) = read_runs(written(events))
+    calls = [step for step in run.trajectory.steps if step.kind is StepKind.TOOL]
+    assert [(step.target, json.loads(step.input), step.output) for step in calls] == [
+        ("tide_table", ARGUMENTS, RIGHT)
+    ] * 2
+    assert (run.trajectory.task, run.trajectory.output) == (TASK, ANSWER)
