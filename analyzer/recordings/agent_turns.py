@@ -100,9 +100,17 @@ def _goose(entries: Records) -> Iterator[Message]:
                 value = got.get("value", got)
                 content = value.get("content") if isinstance(value, dict) else value
                 failed = isinstance(value, dict) and value.get("isError") is True
-                yield _got(content, call_id, error=got.get("error"), failed=failed)
+                yield _got(_goose_heard(content), call_id, error=got.get("error"), failed=failed)
             elif part.get("type") == "text":
                 yield from _said(speaker, part.get("text"))
+
+
+def _goose_heard(content: Any) -> Any:
+    """Return a result without the parts that only the person sees, which mostly say the same again."""
+    if not isinstance(content, list):
+        return content
+    audiences = [object_at(part, "annotations").get("audience") for part in content]
+    return [part for part, told in zip(content, audiences, strict=True) if not told or "assistant" in told]
 
 
 # --- GitHub Copilot CLI ---

@@ -469,3 +469,14 @@ def test_chunks_of_ag_ui_stand_for_starts_and_ends() -> None:
         ("tide_table", ARGUMENTS, RIGHT)
     ] * 2
     assert (run.trajectory.task, run.trajectory.output) == (TASK, ANSWER)
+
+
+def test_what_goose_shows_to_the_person_alone_is_no_result() -> None:
+    turns = goose("")
+    result = turns[3]["content"][0]["toolResult"]
+    result["value"] = [
+        {"type": "text", "text": text, "annotations": {"audience": [hearer]}}
+        for hearer, text in (("assistant", RIGHT), ("user", f"Tide: {RIGHT}"))
+    ]
+    (run,) = read_runs(written(turns))
+    assert [step.output for step in run.trajectory.steps if step.kind is StepKind.TOOL] == [RIGHT]
