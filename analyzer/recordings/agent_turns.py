@@ -11,7 +11,7 @@ stream-json``; cline ``api_conversation_history.json``; letta ``LettaMessage``; 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -100,9 +100,17 @@ def _goose(entries: Records) -> Iterator[Message]:
                 value = got.get("value", got)
                 content = value.get("content") if isinstance(value, dict) else value
                 failed = isinstance(value, dict) and value.get("isError") is True
-                yield _got(content, call_id, error=got.get("error"), failed=failed)
+                yield _got(_goose_heard(content), call_id, error=got.get("error"), failed=failed)
             elif part.get("type") == "text":
                 yield from _said(speaker, part.get("text"))
+
+
+def _goose_heard(content: Any) -> Any:
+    """Return a result without the parts that only the person sees, which mostly say the same again."""
+    if not isinstance(content, list):
+        return content
+    audiences = [object_at(part, "annotations").get("audience") for part in content]
+    return [part for part, told in zip(content, audiences, strict=True) if not told or "assistant" in told]
 
 
 # --- GitHub Copilot CLI ---
@@ -136,7 +144,13 @@ def _copilot(entries: Records) -> Iterator[Message]:
 
 def _cursor_entries(records: Records) -> Records:
     is_stream = all_have(records, "type", "session_id")
-    return records if is_stream and any(object_at(one, "tool_call") for one in records) else ()
+    return records if is_stream and any(map(_is_call_of_cursor, records)) else ()
+
+
+def _is_call_of_cursor(one: _Object) -> bool:
+    """Tell whether an entry names a tool and holds its arguments below; other logs name them side by side."""
+    held = list(object_at(one, "tool_call").values())
+    return one["type"] == "tool_call" and bool(held) and isinstance(held[0], dict)
 
 
 def _cursor(entries: Records) -> Iterator[Message]:
@@ -163,11 +177,13 @@ def _cursor_call(one: _Object) -> Iterator[Message]:
 
 # --- Cline and Roo Code ---
 
-_CLINE_CALL: Final = re.compile(r"<([a-z_]{3,40})>\n(<[a-z_]{2,40}>.*?)\n?</\1>\s*\Z", re.DOTALL)
-_CLINE_FIELD: Final = re.compile(r"<([a-z_]{2,40})>(.*?)</\1>", re.DOTALL)
+_CLINE_END: Final = re.compile(r"</([a-z_]{3,40})>\Z")
+_CLINE_TAG: Final = re.compile(r"<(/?)([a-z_]{2,40})>")
 _CLINE_RESULT: Final = re.compile(r"\[([a-z_]{3,40})\b[^\n]*\] Result:")
 _CLINE_FAILED: Final = ("The tool execution failed", "Error", "MCP error")
-_CLINE_TOLD: Final = re.compile(r"<(environment_details|thinking)>.*?</\1>|</?task>", re.DOTALL)
+_CLINE_TOLD: Final = re.compile(
+    r"<(environment_details|thinking)>[^<]*+(?:<(?!/?\1>)[^<]*+)*+</\1>|</?task>"  # possessive: linear time
+)
 
 
 def _cline_entries(records: Records) -> Records:
@@ -189,17 +205,13 @@ def _cline(entries: Records) -> Iterator[Message]:
     for place, one in enumerate(entries):
         text = _CLINE_TOLD.sub("", text_of(one["content"])).strip()
         if one["role"] == "assistant":
-            asked = _CLINE_CALL.search(text)
-            yield from _said(_AGENT, text[: asked.start()].strip() if asked else text)
-            waiting = f"call {place}" if asked else ""
-            if asked:
-                fields = dict(_CLINE_FIELD.findall(asked[2]))
-                if asked[1] == "attempt_completion":
-                    yield from _said(_AGENT, fields.get("result", "").strip())
-                else:
-                    yield _asked(
-                        fields.get("tool_name") or asked[1], fields.get("arguments", fields), waiting
-                    )
+            said, name, fields = _cline_call(text)
+            yield from _said(_AGENT, said)
+            waiting = f"call {place}" if name else ""
+            if name == "attempt_completion":
+                yield from _said(_AGENT, fields.get("result", "").strip())
+            elif name:
+                yield _asked(fields.get("tool_name") or name, fields.get("arguments", fields), waiting)
         elif waiting and (found := _CLINE_RESULT.match(text)):
             result = text[found.end() :].strip()
             yield _got(result, waiting, failed=result.startswith(_CLINE_FAILED))
@@ -207,11 +219,41 @@ def _cline(entries: Records) -> Iterator[Message]:
             yield from _said(_USER, text)
 
 
+def _cline_call(text: str) -> tuple[str, str, Mapping[str, str]]:
+    """Return what stands before the call that ends a text, its tool and its fields; no tool without one."""
+    closing = _CLINE_END.search(text, max(0, len(text) - 50))
+    begun = re.search(rf"<{closing[1]}>\n(?=<[a-z_]{{2,40}}>)", text) if closing else None
+    if closing is None or begun is None:
+        return text, "", {}
+    return text[: begun.start()].strip(), closing[1], _cline_fields(text[begun.end() : closing.start()])
+
+
+def _cline_fields(text: str) -> dict[str, str]:
+    """Return the outermost elements of a text; what they hold may be code with tags of its own."""
+    tags = list(_CLINE_TAG.finditer(text))
+    left = Counter(name for is_end, name in (tag.groups() for tag in tags) if is_end)
+    fields: dict[str, str] = {}
+    begun: re.Match[str] | None = None
+    for tag in tags:
+        is_end, name = tag.groups()
+        left[name] -= bool(is_end)
+        if begun is None and not is_end and left[name]:
+            begun = tag
+        elif begun is not None and is_end and name == begun[2]:
+            fields[name], begun = text[begun.end() : tag.start()], None
+    return fields
+
+
 # --- Letta ---
 
 
 def _letta_entries(records: Records) -> Records:
-    return records if all_have(records, "message_type", "id") else ()
+    kinds = {text_at(one, "message_type") for one in records} - _LETTA_ENDS
+    return records if kinds and all(kind.endswith("_message") for kind in kinds) else ()
+
+
+_LETTA_ENDS: Final = frozenset({"stop_reason", "usage_statistics", "ping"})
+"""What a stream has beside messages."""
 
 
 def _letta(entries: Records) -> Iterator[Message]:
@@ -232,18 +274,20 @@ def _letta(entries: Records) -> Iterator[Message]:
 # --- ATIF, the trajectories of Harbor and Terminal-Bench ---
 
 
+_ATIF: Final = {"user": _USER, "agent": _AGENT, "system": _SYSTEM}
+
+
 def _atif_entries(records: Records) -> Records:
     only = _only(records)
-    return (
-        records if text_at(only, "schema_version").startswith("ATIF") and objects(only.get("steps")) else ()
-    )
+    sources = {json_text(one.get("source")) for one in objects(only.get("steps"))}
+    is_known = bool(sources) and sources <= _ATIF.keys()
+    return records if is_known and text_at(only, "schema_version").startswith("ATIF") else ()
 
 
 def _atif(entries: Records) -> Iterator[Message]:
     agent = text_at(object_at(entries[0], "agent"), "name")
-    speakers = {"user": _USER, "agent": _AGENT, "system": _SYSTEM}
     for one in objects(entries[0]["steps"]):
-        speaker, time = speakers[one["source"]], one.get("timestamp")
+        speaker, time = _ATIF[one["source"]], one.get("timestamp")
         yield from _said(speaker, one.get("message"), agent if speaker is _AGENT else "", time)
         for call in objects(one.get("tool_calls")):
             yield _asked(
@@ -258,23 +302,28 @@ def _atif(entries: Records) -> Iterator[Message]:
 
 def _dify_entries(records: Records) -> Records:
     held = unwrapped(records, "data")
-    return held if all_have(held, "query", "answer", "conversation_id") else ()
+    return held if all_have(held, "id", "query", "answer", "conversation_id") else ()
 
 
 def _dify(entries: Records) -> Iterator[Message]:
     for one in in_order(objects(entries), "created_at"):
         yield from _said(_USER, one["query"])
         for place, thought in enumerate(objects(one.get("agent_thoughts"))):
-            name, call_id = text_at(thought, "tool"), f"{one.get('id')} {place}"
-            if name:
-                yield _asked(name, _of_tool(thought.get("tool_input"), name), call_id)
-                result = json_text(_of_tool(thought.get("observation"), name))
-                yield _got(result, call_id, failed=result.startswith(("tool invoke error", "Error")))
+            yield from _dify_calls(thought, f"{one.get('id')} {place}")
         error = json_text(one.get("error"))
         if error:
             yield Message(speaker=_AGENT, text=error, failed=True)
         else:
             yield from _said(_AGENT, one["answer"])
+
+
+def _dify_calls(thought: _Object, thought_id: str) -> Iterator[Message]:
+    """Yield the calls of a thought, whose tools are listed as ``one;two``, each with its result."""
+    for name in filter(None, text_at(thought, "tool").split(";")):
+        call_id = f"{thought_id} {name}"
+        yield _asked(name, _of_tool(thought.get("tool_input"), name), call_id)
+        result = json_text(_of_tool(thought.get("observation"), name))
+        yield _got(result, call_id, failed=result.startswith(("tool invoke error", "Error")))
 
 
 def _of_tool(held: Any, name: str) -> Any:
@@ -315,7 +364,8 @@ def _flowise(entries: Records) -> Iterator[Message]:
 
 
 def _ag_ui_entries(records: Records) -> Records:
-    return records if all_have(records, "type") and records[0]["type"] == "RUN_STARTED" else ()
+    is_stream = all_have(records, "type") and text_at(records[0], "runId")
+    return records if is_stream and records[0]["type"] == "RUN_STARTED" else ()
 
 
 def _ag_ui(entries: Records) -> Iterator[Message]:
@@ -324,10 +374,11 @@ def _ag_ui(entries: Records) -> Iterator[Message]:
         json_text(one.get("toolCallId")): one["toolCallName"] for one in entries if "toolCallName" in one
     }
     snapshots = [one for one in entries if one["type"] == "MESSAGES_SNAPSHOT"]
-    for each in objects(snapshots[0].get("messages")) if snapshots else ():
+    asked = objects(object_at(entries[0], "input").get("messages"))
+    for each in asked or (objects(snapshots[0].get("messages")) if snapshots else ()):
         if each.get("role") == "user":
             yield from _said(_USER, each.get("content"))
-    for one in entries:
+    for one in _ended(entries):
         kind, key = one["type"], json_text(one.get("toolCallId") or one.get("messageId"))
         if "delta" in one:
             pieces[key].append(json_text(one["delta"]))
@@ -341,11 +392,32 @@ def _ag_ui(entries: Records) -> Iterator[Message]:
             yield Message(speaker=_AGENT, text=json_text(one.get("message")), failed=True)
 
 
+_AG_UI_CHUNKS: Final = {"TOOL_CALL_CHUNK": "toolCallId", "TEXT_MESSAGE_CHUNK": "messageId"}
+"""Events that stand for a start, contents and an end, by the keys of their ids; later ones may lack ids."""
+
+
+def _ended(entries: Records) -> Iterator[_Object]:
+    """Yield the events; of chunks, the deltas and an end before the next event of another kind or id."""
+    last: _Object = {}
+    for one in entries:
+        key = _AG_UI_CHUNKS.get(one["type"], "")
+        is_next = bool(last) and one["type"] == last["type"] and one.get(key) in (None, last.get(key))
+        if last and not is_next:
+            yield {**last, "type": last["type"].replace("CHUNK", "END")}
+            last = {}
+        if key:
+            last = last or {name: one.get(name) for name in ("type", key)}
+            yield {"delta": "", **one, **last}
+        else:
+            yield one
+
+
 # --- LlamaIndex's workflows ---
 
 
 def _workflow_entries(records: Records) -> Records:
-    return records if all_have(records, "value", "qualified_name") else ()
+    is_stream = all_have(records, "value", "qualified_name")
+    return records if is_stream and all(isinstance(one["value"], dict) for one in records) else ()
 
 
 def _workflow(entries: Records) -> Iterator[Message]:
@@ -379,7 +451,7 @@ def _blocks(message: _Object) -> str:
 
 
 def _react_entries(records: Records) -> Records:
-    return records if "tool_name_0" in object_at(_only(records), "trajectory") else ()
+    return records if text_at(object_at(_only(records), "trajectory"), "tool_name_0") else ()
 
 
 def _react(entries: Records) -> Iterator[Message]:
@@ -457,7 +529,13 @@ def _item(outputs: Any) -> _Object:
 def _agno_entries(records: Records) -> Records:
     only = _only(records)
     is_run = "run_id" in only and ("agent_name" in only or "team_name" in only)
-    return records if is_run and all_have(objects(only.get("messages")), "role") else ()
+    return records if is_run and all(map(_is_of_agno, objects(only.get("messages")) or [{}])) else ()
+
+
+def _is_of_agno(one: _Object) -> bool:
+    """Tell whether it may be a message of one agent; those of a chat of several bear their names."""
+    speaker = SPEAKERS.get(text_at(one, "role"))
+    return speaker is not None and not (speaker is _AGENT and text_at(one, "name"))
 
 
 def _agno(entries: Records) -> Iterator[Message]:

@@ -120,7 +120,7 @@ _KINDS: Final[Mapping[str, str]] = {
 """OpenInference's kinds by those of stores that keep inputs and outputs."""
 _TITLED: Final = re.compile(r"[a-z_ ]{3,30}: '([^'\n]{1,200})'")
 """Mastra's names of spans: ``tool: 'tide_table'``."""
-_FAILED: Final = frozenset({"failure", "False", "false", False})
+_FAILED: Final = ("failure", "False", "false", False)
 _UNDERSCORED: Final = {
     name.replace(".", "_"): name
     for key, name in vars(names).items()
@@ -154,6 +154,7 @@ def _is_span(one: Any) -> bool:
     return (
         isinstance(one, dict)
         and all(_found(one, field) for field in ("trace", "span", "name", "start"))
+        and (_found(one, "trace") != one.get("session_id") or "event_id" in one)  # as HoneyHive's have
         and (bool(_found(one, "end")) or _lasted(one) is not None)
         and not any(isinstance(one.get(key), str) for key in LOG_LEVELS)
     )

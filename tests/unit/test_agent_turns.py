@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from analyzer.api.local import attribute, read_runs
+from analyzer.inquiry.errors import UnreadableInput
 from semconv.model import Status, StepKind
 from tests.message_runs import ANSWER, ERROR, TASK
 
@@ -330,3 +332,151 @@ def test_a_chat_of_two_under_a_key_of_its_own_is_no_record_of_a_failure() -> Non
         {"role": "assistant", "content": [{"kind": "say", "text": ANSWER}]},
     ]
     assert attribute(json.dumps({"conversation": turns}).encode()).status is Status.NO_FAILURE
+
+
+CHAT = [("User", TASK), ("Planner", "I ask Reader."), ("Reader", RIGHT), ("Planner", ANSWER)]
+LOOK_ALIKES: dict[str, list[Any]] = {
+    "a chat of a team beside the keys of Agno": [
+        {
+            "run_id": "1",
+            "agent_name": "Planner",
+            "messages": [{"role": name, "content": text} for name, text in CHAT],
+        }
+    ],
+    "messages that bear the names of several agents": [
+        {
+            "run_id": "1",
+            "team_name": "desk",
+            "messages": [
+                {"role": "user" if name == "User" else "assistant", "name": name, "content": text}
+                for name, text in CHAT
+            ],
+        }
+    ],
+    "messages with a type": [
+        {"id": number, "message_type": "text", "sender": name, "content": text}
+        for number, (name, text) in enumerate(CHAT)
+    ],
+    "answers beside a conversation's id": [
+        {"agent": name, "content": text, "query": TASK, "answer": text, "conversation_id": "1"}
+        for name, text in CHAT
+    ],
+    "calls beside the text of their message": [
+        {
+            "type": "message",
+            "session_id": "1",
+            "agent": name,
+            "content": text,
+            "tool_call": {"name": "tide_table", "arguments": ARGUMENTS},
+        }
+        for name, text in CHAT
+    ],
+}
+
+
+@pytest.mark.parametrize("records", LOOK_ALIKES.values(), ids=LOOK_ALIKES)
+def test_a_log_that_shares_a_few_keys_with_a_tools_session_keeps_its_speakers(records: list[Any]) -> None:
+    (run,) = read_runs(written(records))
+    assert {"Planner", "Reader"} <= {step.agent for step in run.trajectory.steps}
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [{"type": "RUN_STARTED", "id": 1}, {"type": "RUN_ERROR", "message": "The pod crashed."}],
+        [{"type": "tool_call", "subtype": "completed", "session_id": "1", "tool_call": {"crane": "up"}}] * 3,
+        [{"trajectory": {"tool_name_0": 5, "tool_args_0": 7}}],
+        [{"value": "up", "qualified_name": "app.AgentOutput"}],
+        [{"schema_version": "ATIF-v1.5", "steps": [{"source": "robot", "message": "up"}]}],
+    ],
+    ids=["jobs", "machines", "paths of drills", "values of an application", "steps of a robot"],
+)
+def test_records_of_no_agent_are_described(records: list[Any]) -> None:
+    with pytest.raises(UnreadableInput, match="unknown format"):
+        read_runs(written(records))
+
+
+def test_a_file_that_cline_wrote_may_hold_code_with_tags() -> None:
+    code = "<path>\n<p>tide</p>\n<b>unclosed"
+    call = f"<write_to_file>\n<path>a.html</path>\n<content>{code}</content>\n</write_to_file>"
+    turns = cline("")
+    turns[1]["content"][0]["text"] = call
+    turns[2]["content"][0]["text"] = "[write_to_file for 'a.html'] Result:"
+    (run,) = read_runs(written(turns))
+    (step,) = [step for step in run.trajectory.steps if step.kind is StepKind.TOOL]
+    assert (step.target, json.loads(step.input)) == ("write_to_file", {"path": "a.html", "content": code})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<thinking>" * 40_000,
+        "<read_file>\n<path>" * 20_000 + "x",
+        "<read_file>\n<path>x" * 20_000 + "</read_file>x" * 20_000,
+        "<read_file>\n"
+        + "".join(f"<a{chr(97 + n % 26)}{'b' * (n % 37)}>" for n in range(20_000))
+        + "\n</read_file>",
+    ],
+    ids=["thoughts", "calls", "ends", "fields"],
+)
+def test_unclosed_tags_of_cline_take_linear_time(text: str) -> None:
+    """In quadratic time each of them takes more than a minute."""
+    turns = cline("")
+    turns[1]["content"][0]["text"] = text
+    begun = time.process_time()
+    assert read_runs(written(turns))
+    assert time.process_time() - begun < 20
+
+
+def test_a_stream_of_letta_ends_with_no_message() -> None:
+    ends = [{"message_type": "stop_reason", "stop_reason": "end_turn"}, {"message_type": "usage_statistics"}]
+    streamed, listed = (read_runs(written(one))[0] for one in ([*letta(ERROR)[::-1], *ends], letta(ERROR)))
+    assert [step.output for step in streamed.trajectory.steps] == [
+        step.output for step in listed.trajectory.steps
+    ]
+
+
+def test_a_thought_of_dify_may_use_several_tools() -> None:
+    (page,) = dify(ERROR)
+    thought = page["data"][0]["agent_thoughts"][0]
+    given = {"ferry": {"to": "Calais"}, "tide_table": ARGUMENTS}
+    got = {"ferry": "06:00", **json.loads(thought["observation"])}
+    thought |= {"tool": "ferry;tide_table", "tool_input": json.dumps(given), "observation": json.dumps(got)}
+    (run,) = read_runs(written([page]))
+    calls = [step for step in run.trajectory.steps if step.kind is StepKind.TOOL]
+    assert [(step.target, json.loads(step.input)) for step in calls] == list(given.items())
+    assert [bool(step.error) for step in calls] == [False, True]
+
+
+def test_chunks_of_ag_ui_stand_for_starts_and_ends() -> None:
+    arguments = json.dumps(ARGUMENTS)
+    given = {"messages": [{"id": "1", "role": "user", "content": TASK}]}
+    call = {"type": "TOOL_CALL_CHUNK", "toolCallId": "c1", "toolCallName": "tide_table"}
+    events: list[dict[str, Any]] = [
+        {"type": "RUN_STARTED", "threadId": "t", "runId": "r", "input": given},
+        {**call, "delta": arguments[:5]},
+        {"type": "TOOL_CALL_CHUNK", "delta": arguments[5:]},
+        {**call, "toolCallId": "c2", "delta": arguments},
+        {"type": "TOOL_CALL_RESULT", "messageId": "m1", "toolCallId": "c1", "content": RIGHT},
+        {"type": "TOOL_CALL_RESULT", "messageId": "m2", "toolCallId": "c2", "content": RIGHT},
+        {"type": "TEXT_MESSAGE_CHUNK", "messageId": "m3", "delta": ANSWER[:4]},
+        {"type": "TEXT_MESSAGE_CHUNK", "delta": ANSWER[4:]},
+        {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"},
+    ]
+    (run,) = read_runs(written(events))
+    calls = [step for step in run.trajectory.steps if step.kind is StepKind.TOOL]
+    assert [(step.target, json.loads(step.input), step.output) for step in calls] == [
+        ("tide_table", ARGUMENTS, RIGHT)
+    ] * 2
+    assert (run.trajectory.task, run.trajectory.output) == (TASK, ANSWER)
+
+
+def test_what_goose_shows_to_the_person_alone_is_no_result() -> None:
+    turns = goose("")
+    result = turns[3]["content"][0]["toolResult"]
+    result["value"] = [
+        {"type": "text", "text": text, "annotations": {"audience": [hearer]}}
+        for hearer, text in (("assistant", RIGHT), ("user", f"Tide: {RIGHT}"))
+    ]
+    (run,) = read_runs(written(turns))
+    assert [step.output for step in run.trajectory.steps if step.kind is StepKind.TOOL] == [RIGHT]

@@ -356,6 +356,17 @@ def test_jobs_and_meetings_are_no_spans(key: str) -> None:
         read_recording(json.dumps([job, {**job, "id": "2"}]).encode())
 
 
+def test_tools_that_a_session_used_are_no_spans() -> None:
+    used = {"id": "1", "session_id": "s", "name": "drill", "start_time": iso(1), "end_time": iso(2)}
+    with pytest.raises(UnreadableInput, match="unknown format"):
+        read_recording(json.dumps([{**used, "type": "tool", "output": "hole", "error": ERROR}]).encode())
+
+
+def test_a_column_may_have_values_of_another_type() -> None:
+    row = {"trace_id": TRACE, "span_id": span_id(1), "name": "desk", "start_time": iso(1), "end_time": iso(2)}
+    assert read_recording(json.dumps({**row, "success": ["yes"], "event": {"outcome": {}}}).encode()).requests
+
+
 def test_lines_of_a_log_that_name_their_span_are_no_spans() -> None:
     line = {"trace_id": TRACE, "span_id": span_id(1), "name": "app.desk", "timestamp": iso(1), "message": "x"}
     for more in ({}, {"duration_ms": 5, "level": "info"}):
