@@ -69,7 +69,8 @@ def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, st
     if len(named) in counts_in(answer):
         return False  # the answer says how many there are
     if not _has_twin(told, left):
-        is_meant = _says_yes_to_all(known, listed) or _is_filtered(known, step)
+        is_whole = count in counts_in(answer) and not _is_divided(known, told, left, step)
+        is_meant = is_whole and (_says_yes_to_all(known, listed) or _is_filtered(known, step))
         return known.asks_for("every") and (is_meant or _are_among(told, left)) and _is_gap(known, left, step)
     names = (name for entry in listed.entries for name in entry.names)
     is_start, are_few = all(named[:count]), _FEW * len(left) <= count
@@ -96,6 +97,16 @@ def _says_yes_to_all(known: Known, listed: Listed) -> bool:
     asked = words_in(known.asked) if not figures(known.asked) else frozenset[str]()
     keys = (key for key in listed.entries[0].fields if key.casefold() in asked)
     return any(all(entry.fields.get(key) is True for entry in listed.entries) for key in keys)
+
+
+def _is_divided(known: Known, told: Sequence[Entry], left: Sequence[Entry], position: int) -> bool:
+    """Tell whether a column or another result sets the named entries apart: those that are paid."""
+    keys = told[0].fields
+    columns = (({one.fields.get(key) for one in told}, {one.fields.get(key) for one in left}) for key in keys)
+    if any(len(ours) == 1 < len(told) and ours.isdisjoint(theirs) for ours, theirs in columns):
+        return True
+    others = [text.casefold() for place, text in known.results() if place != position]
+    return any(name in text for text in others for entry in told for name in entry.names)
 
 
 def _is_filtered(known: Known, position: int) -> bool:

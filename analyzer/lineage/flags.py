@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.deeds import spaced
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
+from analyzer.lineage.figures import words_of
 from analyzer.lineage.known import Known, beginnings_in, words_in
 from analyzer.lineage.vocabulary import has_alternative
+from semconv.model import StepKind
 
 _NO: Final = re.compile(
     r"(?:no|not|none|non|nein|nicht|kein\w*|nee|niet|geen|não|nao|nie|brak|нет|не|yok|hay\u0131r|tidak|لا"
@@ -35,7 +39,21 @@ _FREE: Final = re.compile(r"[\s-]?(?:free|frei|freie[nrsm]?|vrij|vrije)\b", re.I
 _JUST_NEGATED: Final = re.compile(
     r"\b(?:no|not|without|ohne|kein\w*|sans|sin|senza|sem|zonder|geen|bez|без)\s(?:any\s)?$", re.IGNORECASE
 )
+_HAVING: Final = re.compile(
+    r"\b(?:have|had|got|is|are|was|were|habe|haben|hatte|hatten|gibt|sind|heb|hebben|zijn)\s\w{2,5}\s(?:any\s)?$",
+    re.IGNORECASE,
+)
+"""What makes of words that deny a report: ``I have no nuts``."""
+_ONE_SUCH: Final = re.compile(
+    r"\b(?:with|an?|in|mit|eine[mnrs]?|ein|avec|une?|con|una?|com|uma?|met|een)\s(?:\w{1,24}\s)?$",
+    re.IGNORECASE,
+)
+"""What stands before a word that says what kind of thing is asked for: ``with an automatic``."""
+_ORDER_END: Final = re.compile(r"(?<!\d)[.;:!?\n,](?=\s|$)|\s(?:but|aber|mais|pero|mas|ma)\s")
+_VERB: Final = 4
+"""Letters that the forms of a verb have in common."""
 _ANY_WORD: Final = re.compile(r"[^\W\d_]{3,}")
+_LONG_WORD: Final = re.compile(r"[^\W\d_]{4,}")
 _LEAST_CATEGORY: Final = 4
 _LONGEST_CATEGORY: Final = 24
 _LEAST: Final = 5
@@ -82,7 +100,9 @@ def _other_words(known: Known, listed: Listed) -> Iterator[Clue]:
     for key in _categories(listed):
         values = {str(entry.fields[key]).casefold() for entry in listed.entries}
         named = [one for one in values if re.search(rf"(?<!\w){re.escape(one)}(?!\w)", asked)]
-        entry = _only_taken(known, listed) if len(named) == 1 and not _is_negated(asked, named[0]) else None
+        if len(named) != 1 or not _is_ordered(known, named[0]) or _is_negated(asked, named[0]):
+            continue
+        entry = _only_taken(known, listed)
         if entry is None:
             continue
         chosen = str(entry.fields[key]).casefold()
@@ -118,6 +138,26 @@ def _only_taken(known: Known, listed: Listed) -> Entry | None:
     return named[0] if len(named) == 1 and _is_taken(known, named[0]) else None
 
 
+def _is_ordered(known: Known, word: str) -> bool:
+    """Tell whether a clause that begins with the verb of a called tool asks for one such thing.
+
+    A task also names what is there ("the network team is busy") and what somebody has ("I drive a diesel").
+    """
+    verbs = {
+        part[:_VERB]
+        for step in known.reading.steps
+        if step.kind is StepKind.TOOL
+        for part in words_of(spaced(step.target or ""))
+        if len(part) >= _VERB
+    }
+    for clause in _ORDER_END.split(known.asked.casefold()):
+        first = [one[0][:_VERB] for one in islice(_LONG_WORD.finditer(clause), 2)]
+        at = clause.find(word)
+        if at >= 0 and not verbs.isdisjoint(first) and _ONE_SUCH.search(clause[max(0, at - 40) : at]):
+            return True
+    return False
+
+
 def _is_negated(asked: str, word: str) -> bool:
     places = (one.start() for one in re.finditer(re.escape(word), asked))
     return any(_NEGATED.search(asked[max(0, at - 30) : at]) for at in places)
@@ -126,7 +166,11 @@ def _is_negated(asked: str, word: str) -> bool:
 def _unwanted(asked: str) -> frozenset[str]:
     """Return the words that the task rules out right after a word that denies: ``no nuts``."""
     found = ((one, asked[max(0, one.start() - 30) : one.start()]) for one in _ANY_WORD.finditer(asked))
-    return frozenset(one[0].casefold() for one, before in found if _JUST_NEGATED.search(before))
+    return frozenset(
+        one[0].casefold()
+        for one, before in found
+        if _JUST_NEGATED.search(before) and not _HAVING.search(before)
+    )
 
 
 def _is_taken(known: Known, entry: Entry) -> bool:

@@ -21,7 +21,7 @@ from analyzer.lineage.deeds import Amount, amounts_in
 from analyzer.lineage.derivation import BY_CHANCE
 from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, prose_of, unit_of
-from analyzer.lineage.known import Known, around, counts_in
+from analyzer.lineage.known import Known, around, counts_in, words_in
 from analyzer.signals.commands import call_name
 from analyzer.signals.normalize import excerpt
 from analyzer.signals.numbers import measure_of
@@ -94,7 +94,8 @@ def changed_units(known: Known) -> Iterator[Clue]:
     single = [*_returned(known, written)]
     for one in (*single, *_totals(single)):
         dimension = _dimension(one.unit)
-        if dimension is not None and dimension[0] != "scale":
+        is_doubted = one.unit == _CENT and _is_named(known, frozenset({_CENT}))
+        if dimension is not None and dimension[0] != "scale" and not is_doubted:
             returned[dimension[0]].setdefault((one.unit, one.figure.value), one)
     digits, stated = {one.digits for one in answered}, {(one.value, one.unit) for one in answered}
     seen = {
@@ -157,6 +158,7 @@ def _misconverted_in_deeds(known: Known) -> Iterator[Clue]:
                 same
                 and all(_is_in_other_unit(one, each) for _, each in same)
                 and not _is_spoken(known, one, position)
+                and not _is_named(known, frozenset(each.figure.unit for _, each in same))
             ):
                 origin = known.origin_of(one.figure.literal, position)
                 yield _deed_clue(known, position, origin, one.figure, same[-1])
@@ -169,6 +171,11 @@ def _is_in_other_unit(one: Amount, other: Amount) -> bool:
     ours, theirs = one.figure.unit, other.figure.unit
     shared = (one.words & other.words) - {ours, theirs}
     return bool(shared) and _is_other_unit(ours, theirs)
+
+
+def _is_named(known: Known, units: frozenset[str]) -> bool:
+    """Tell whether people speak of one of these units, of which they may know better than its key."""
+    return any(unit_of(word) in units for word in words_in(known.asked))
 
 
 def _is_spoken(known: Known, one: Amount, before: int) -> bool:
