@@ -1,19 +1,20 @@
 """Conditions of the task that a column of a list tells of each entry: organic, refundable, a gearbox. Pure.
 
 The task names a column of yes and no, a call takes an entry that says no where another one says yes, and the
-answer leaves the column out; or the task rules the column out ("no nuts"), and the entry says yes. Of a
-column with a few words that repeat, the task may name one: an automatic, where the call takes a manual.
+answer leaves the column out. Of a column with a few words that repeat, the task may order one: "book a car
+with an automatic", where the call takes a manual. That a task says "without children" is no evidence: so may
+the guests travel.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.deeds import spaced
+from analyzer.lineage.deeds import acts_of, spaced
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
 from analyzer.lineage.figures import words_of
 from analyzer.lineage.known import Known, beginnings_in, words_in
@@ -36,23 +37,12 @@ _NEGATED: Final = re.compile(
 )
 _FREE: Final = re.compile(r"[\s-]?(?:free|frei|freie[nrsm]?|vrij|vrije)\b", re.IGNORECASE)
 """What follows a word of what is not wanted: ``gluten free``, ``glutenfrei``."""
-_JUST_NEGATED: Final = re.compile(
-    r"\b(?:no|not|without|ohne|kein\w*|sans|sin|senza|sem|zonder|geen|bez|без)\s(?:any\s)?$", re.IGNORECASE
-)
-_HAVING: Final = re.compile(
-    r"\b(?:have|had|got|is|are|was|were|habe|haben|hatte|hatten|gibt|sind|heb|hebben|zijn)\s\w{2,5}\s(?:any\s)?$",
-    re.IGNORECASE,
-)
-"""What makes of words that deny a report: ``I have no nuts``."""
-_ONE_SUCH: Final = re.compile(
-    r"\b(?:with|an?|in|mit|eine[mnrs]?|ein|avec|une?|con|una?|com|uma?|met|een)\s(?:\w{1,24}\s)?$",
-    re.IGNORECASE,
-)
+_ONE_SUCH: Final = re.compile(r"\b(?:with|mit|avec|con|com|met)\s(?:\w{1,24}\s)?$", re.IGNORECASE)
 """What stands before a word that says what kind of thing is asked for: ``with an automatic``."""
 _ORDER_END: Final = re.compile(r"(?<!\d)[.;:!?\n,](?=\s|$)|\s(?:but|aber|mais|pero|mas|ma)\s")
+_TAKES: Final = frozenset({"book", "order"})
 _VERB: Final = 4
 """Letters that the forms of a verb have in common."""
-_ANY_WORD: Final = re.compile(r"[^\W\d_]{3,}")
 _LONG_WORD: Final = re.compile(r"[^\W\d_]{4,}")
 _LEAST_CATEGORY: Final = 4
 _LONGEST_CATEGORY: Final = 24
@@ -70,10 +60,8 @@ def unmet_flags(known: Known) -> Iterator[Clue]:
     yield from (one for listed in every for one in _other_words(known, listed))
     lists = [(one, keys) for one in every if (keys := _flags(one))]
     wanted, told = _wanted(known.asked), beginnings_in(answer, _LEAST)
-    barred = _unwanted(known.asked) if lists else frozenset()
     small, words = answer.casefold(), words_in(answer)
     for listed, keys in lists:
-        yield from _barred_flags(known, listed, [key for key in keys if key.casefold() in barred])
         asked = [key for key in keys if beginnings_in(key, _LEAST) & wanted]
         meant = [key for key in asked if beginnings_in(key, _LEAST).isdisjoint(told)]
         named = [entry for entry in listed.entries if meant and entry.is_named_in(words, small)]
@@ -83,15 +71,6 @@ def unmet_flags(known: Known) -> Iterator[Clue]:
         for key in meant if is_taken else ():
             if _is_no(named[0].fields[key]):
                 yield _clue(known, named[0], key, small)
-
-
-def _barred_flags(known: Known, listed: Listed, keys: Sequence[str]) -> Iterator[Clue]:
-    """Yield the taken entry that says yes to what the task rules out, unless the answer speaks of it."""
-    words = words_in(known.answer)
-    entry = _only_taken(known, listed) if keys else None
-    for key in keys if entry is not None else ():
-        if entry is not None and _is_yes(entry.fields[key]) and key.casefold() not in words:
-            yield _clue(known, entry, key, known.answer.casefold(), "which the task rules out")
 
 
 def _other_words(known: Known, listed: Listed) -> Iterator[Clue]:
@@ -139,18 +118,15 @@ def _only_taken(known: Known, listed: Listed) -> Entry | None:
 
 
 def _is_ordered(known: Known, word: str) -> bool:
-    """Tell whether a clause that begins with the verb of a called tool asks for one such thing.
+    """Tell whether a clause that begins with the verb of a called tool orders one with such a thing.
 
     A task also names what is there ("the network team is busy") and what somebody has ("I drive a diesel").
     """
+    targets = (step.target or "" for step in known.reading.steps if step.kind is StepKind.TOOL)
     verbs = {
-        part[:_VERB]
-        for step in known.reading.steps
-        if step.kind is StepKind.TOOL
-        for part in words_of(spaced(step.target or ""))
-        if len(part) >= _VERB
+        part[:_VERB] for target in targets if acts_of(target) & _TAKES for part in words_of(spaced(target))
     }
-    for clause in _ORDER_END.split(known.asked.casefold()):
+    for clause in _ORDER_END.split(known.asked.casefold()) if verbs else ():
         first = [one[0][:_VERB] for one in islice(_LONG_WORD.finditer(clause), 2)]
         at = clause.find(word)
         if at >= 0 and not verbs.isdisjoint(first) and _ONE_SUCH.search(clause[max(0, at - 40) : at]):
@@ -161,16 +137,6 @@ def _is_ordered(known: Known, word: str) -> bool:
 def _is_negated(asked: str, word: str) -> bool:
     places = (one.start() for one in re.finditer(re.escape(word), asked))
     return any(_NEGATED.search(asked[max(0, at - 30) : at]) for at in places)
-
-
-def _unwanted(asked: str) -> frozenset[str]:
-    """Return the words that the task rules out right after a word that denies: ``no nuts``."""
-    found = ((one, asked[max(0, one.start() - 30) : one.start()]) for one in _ANY_WORD.finditer(asked))
-    return frozenset(
-        one[0].casefold()
-        for one, before in found
-        if _JUST_NEGATED.search(before) and not _HAVING.search(before)
-    )
 
 
 def _is_taken(known: Known, entry: Entry) -> bool:

@@ -30,7 +30,7 @@ _OF_ANYTHING: Final = re.compile(
 )
 """Keys that may also be the time of an event: only old and small records of figures count."""
 _LETTERS: Final = re.compile(r"[^\W\d_]+")
-_YEARS: Final = measure_of("year")
+_LONG_TIMES: Final = frozenset({measure_of("year"), measure_of("month")})
 _MOST_WORDS: Final = 2
 """Words of a name; a note has more."""
 _MONTH: Final = 31
@@ -75,7 +75,8 @@ def other_years(known: Known) -> Iterator[Clue]:
             continue
         if _is_explained(row):
             continue
-        if _is_of_other_year(dates[0], asked[0].readings[0], answer) and _times_in(row) & _times(answer):
+        told = _times(answer) - _times(known.asked)
+        if _is_of_other_year(dates[0], asked[0].readings[0], answer) and _times_in(row) & told:
             yield _other_year(known, step, dates[0].literal, asked[0].literal)
             return
 
@@ -86,8 +87,8 @@ def _names_its_day(key: str) -> bool:
 
 
 def _means_years(text: str) -> bool:
-    """Tell whether a text has a word for years: every year, the year before."""
-    return any(measure_of(word) == _YEARS for word in _LETTERS.findall(text.casefold()))
+    """Tell whether a text has a word for years or months: every year, twelve months before."""
+    return any(measure_of(word) in _LONG_TIMES for word in _LETTERS.findall(text.casefold()))
 
 
 def _is_explained(row: Mapping[str, Any]) -> bool:

@@ -49,10 +49,12 @@ _CLAUSE: Final = re.compile(r"[.;:!?\n](?=\s|$)")
 _VERB_CLAUSE: Final = re.compile(r"[.;:!?\n,](?=\s|$)|\s(?:but|aber|mais|pero|mas|ma|and|und|et|y|e)\s")
 _SENTENCE: Final = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")
 _CONDITION: Final = re.compile(
-    r"\b(?:if|when|whenever|unless|wenn|falls|sofern|sobald|si|quand|cuando|se|quando|als|indien|jeśli|gdy|если|om|hvis)\b",
+    r"\b(?:if|when|whenever|unless|wenn|falls|sofern|sobald|si|quand|cuando|se|quando|als|indien|jeśli|gdy|если|om|hvis"
+    r"|yet|first|now|today|tomorrow|noch|erst|heute|todavía|aún|hoy|encore|ancora|oggi|ainda|hoje|nog)\b",
     re.IGNORECASE,
 )
 _ANY_WORD: Final = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")  # noqa: RUF001 - as typed
+_MOST_BANS: Final = 12
 _MODALS: Final = frozenset({"do", "must", "should", "shall", "may"})
 _BEFORE_BANS: Final = _MODALS | frozenset(
     "please just but and you we bitte aber und sie es ihn ihr por favor pero y per ma e mais et".split()  # noqa: SIM905 - readable in this form
@@ -106,7 +108,8 @@ def barred_deeds(known: Known) -> Iterator[Clue]:
     task = known.reading.trajectory.task
     steps = known.reading.steps
     is_last_word = not any(map(str.isalpha, known.asked.removeprefix(task[:HEAD])))
-    ruled_out = list(_ruled_out(task, known.languages)) if is_last_word else []
+    bans = _ruled_out(task[:HEAD], known.languages) if is_last_word else iter(())
+    ruled_out = list(islice(bans, _MOST_BANS))
     for position, step in enumerate(steps if ruled_out and not known.admits_fault else ()):
         if step.kind is not StepKind.TOOL or known.reading.faults[position] is not Fault.NONE:
             continue
@@ -141,7 +144,7 @@ def _ruled_out(task: str, languages: tuple[str, ...]) -> Iterator[_Ban]:
     """Yield the verbs that stand right after words that forbid something, and nowhere else.
 
     "I could not book it", "nobody has approved it" and "there is no backup" report; and under a condition
-    ("if it is sold out, do not order it") the deed may be right.
+    ("if it is sold out, do not order it", "do not restart yet") the deed may be right.
     """
     for found in _SENTENCE.finditer(task):
         sentence = found[0]

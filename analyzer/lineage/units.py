@@ -62,6 +62,8 @@ _SIZES: Final[Mapping[str, tuple[float, ...]]] = {
 _CENT: Final = "cent"
 _WHOLE: Final = "jpy"
 """The currency without cents (ISO 4217): its amounts are no hundredths, as those of others often are."""
+_WHOLES: Final = frozenset({_WHOLE, "krw", "vnd"})
+"""Currencies of which interfaces give whole units where they give cents of others."""
 _PLAIN: Final = re.compile(r"\d[\d.,]{0,24}")
 _UNIT_KEYS: Final = frozenset(
     """
@@ -293,7 +295,7 @@ def _conversions(figure: Figure, one: _Returned) -> Sequence[float]:
     if ours is None or theirs is None:
         return ()
     if ours[0] == theirs[0] == _MONEY and one.unit == _CENT != figure.unit:
-        return (one.figure.value / 100,)
+        return (one.figure.value * (1.0 if figure.unit in _WHOLES else 0.01),)
     to, of = _SIZES.get(ours[1].partition("/")[0], ()), _SIZES.get(theirs[1].partition("/")[0], ())
     return [one.figure.value * size / each for each in to for size in of]
 

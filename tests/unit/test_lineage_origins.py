@@ -129,8 +129,8 @@ CARS = [
         ("Book a car for the automatic wash.", "Fjord", "Fjord is booked.", ""),
         ("I have no pets. Book me a car.", "Fjord", "Fjord is booked.", ""),
         ("Book an automatic car.", "Fjord", "Fjord is booked; it is a manual, the others are taken.", ""),
-        ("Book a car with no pets.", "Fjord", "Fjord is booked.", "the task rules out"),
-        ("Book a car with no pets.", "Delta", "Delta is booked.", ""),
+        ("Book a car for the two of us; we come with no pets.", "Fjord", "Fjord is booked.", ""),
+        ("Book a battery for an automatic car.", "Fjord", "Fjord is booked.", ""),
     ],
 )
 def test_a_column_of_which_the_task_names_a_word(task: str, car: str, told: str, reason: str) -> None:
@@ -156,6 +156,7 @@ def test_a_column_of_which_the_task_names_a_word(task: str, car: str, told: str,
         ("Pause the plan PN-4; do not cancel it. Its reminder may go.", "cancel_reminder", False),
         ("If PN-4 is still paid, do not cancel it.", "cancel_plan", False),
         ("Why did you not cancel the plan PN-4?", "cancel_plan", False),
+        ("Do not cancel it yet: PN-4 must be paid.", "cancel_plan", False),
         ("My plan PN-4 was not cancelled, see to it.", "cancel_plan", False),
         ("There is no cancel fee. End PN-4.", "cancel_fee", False),
         ("Nobody has cancelled the plan PN-4 so far.", "cancel_plan", False),
@@ -211,6 +212,7 @@ BOATS = [
         ("Name every late boat at pier 70, please.", "Late: Anouk, Corail and Dauphin.", False),
         ("Name every late boat of the harbour, please.", "Three: Anouk, Corail and Dauphin.", True),
         ("Name every late boat of the harbour, please.", "First Anouk, Corail and Dauphin.", False),
+        ("Name every late wooden boat built abroad.", "Three: Anouk, Corail and Dauphin.", False),
         ("Name every late boat of the harbour, please.", "Late: Anouk, Corail, Dauphin and Ecume.", False),
         ("Name three late boats of the harbour.", "Late: Anouk, Corail and Dauphin.", False),
         ("Name the boats of the harbour.", "Anouk, Corail and Dauphin are there.", False),
@@ -250,7 +252,8 @@ def test_a_figure_for_the_neighbour_of_what_was_looked_up(task: str, answer: str
         ("Order 130 crates today and 310 crates in all.", {"item": "soap", "crates": 310}, False),
         ("There are 130 crates left in the cellar.", {"item": "soap", "crates": 310}, False),
         ("Order 130 boxes, not more.", {"item": "soap", "crates": 310}, False),
-        ("Order 130 crates; we sell 20 more.", {"item": "soap", "crates": 150}, False),
+        ("Order 130 crates; not 20 more as last time.", {"item": "soap", "crates": 150}, False),
+        ("I order 130 crates as a rule, fill it up.", {"item": "soap", "crates": 310}, False),
     ],
 )
 def test_more_of_a_thing_than_people_ordered(told: str, arguments: dict[str, object], is_more: bool) -> None:
