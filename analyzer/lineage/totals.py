@@ -25,7 +25,7 @@ from semconv.record import record
 _MARKS: Final = " |*_-•>#\t"
 _RULE: Final = re.compile(r"[\s|:+=—–-]*")  # noqa: RUF001 - as written
 _CLAUSE_END: Final = re.compile(r"[.;,](?=\s|$)|[。；、]")  # noqa: RUF001 - other scripts
-_NAMED: Final = re.compile(r"[^\W\d].{0,60}?(?::\s|=\s|：)\D{0,6}\d[^:]*$")  # noqa: RUF001 - as above
+_NAMED: Final = re.compile(r"[^\W\d].{0,60}?(?::\s|=\s|：)\D{0,6}\d[^:]{0,80}$")  # noqa: RUF001 - as above
 """A clause that names one figure: ``Hotel: 164``."""
 _LEAST: Final = 2
 _MOST: Final = 60
