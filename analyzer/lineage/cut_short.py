@@ -7,18 +7,19 @@ None explains an entry that is left out although it equals one that is named, in
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import gt, lt
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import dates_in
+from analyzer.lineage.deeds import SENTENCE
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
 from analyzer.lineage.figures import Figure, figures, words_of
 from analyzer.lineage.known import Known, counts_in, words_in
 from analyzer.lineage.sources import LARGEST
-from analyzer.lineage.vocabulary import number_words, weekdays_in
+from analyzer.lineage.vocabulary import number_words, phrases, weekdays_in
 from analyzer.signals.run_view import HEAD
 from analyzer.signals.wordings import languages_in
 from semconv.model import StepKind
@@ -45,13 +46,18 @@ _COUNTED: Final = re.compile(
 """A number and the words after it; each word may be the number, so that matches overlap."""
 
 
+_MOST_OTHERS: Final = 2
+_MOST_IN_ALL: Final = 5
+"""Words such as "which" and "please" beside a condition, in its sentence and in the task."""
+
+
 def cut_lists(known: Known) -> Iterator[Clue]:
     """Yield the lists of results of which the answer counts fewer entries than there are."""
     answer = known.answer
     words, small = words_in(answer), answer.casefold()
     for step, text in known.results() if answer else ():
         for whole in lists_in(text):
-            listed = _asked_for_by_flag(known, whole)
+            listed = _asked_for_by_flag(known, whole, step)
             named = [entry.is_named_in(words, small) for entry in listed.entries]
             is_part = len(named) >= _LEAST and 1 < sum(named) < len(named)
             if is_part and _is_cut(known, listed, named, answer, step):
@@ -69,7 +75,8 @@ def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, st
     if len(named) in counts_in(answer):
         return False  # the answer says how many there are
     if not _has_twin(told, left):
-        is_meant = _says_yes_to_all(known, listed) or _is_filtered(known, step)
+        is_whole = count in counts_in(answer) and not _is_divided(known, told, left, step)
+        is_meant = is_whole and (_says_yes_to_all(known, listed) or _is_filtered(known, step))
         return known.asks_for("every") and (is_meant or _are_among(told, left)) and _is_gap(known, left, step)
     names = (name for entry in listed.entries for name in entry.names)
     is_start, are_few = all(named[:count]), _FEW * len(left) <= count
@@ -77,18 +84,34 @@ def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, st
     return (is_start or are_few) and is_whole and not any(known.is_elsewhere(name, step) for name in names)
 
 
-def _asked_for_by_flag(known: Known, listed: Listed) -> Listed:
+def _asked_for_by_flag(known: Known, listed: Listed, position: int) -> Listed:
     """Return the entries that say yes in a column that the task names; all of them if there is none.
 
-    A task with a figure may set another limit.
+    A task with a figure may set another limit, and one with more words another condition ("overdue novels").
     """
     asked = words_in(known.asked) if not figures(known.asked) else frozenset[str]()
     for key in listed.entries[0].fields if asked else ():
         values = [entry.fields.get(key) for entry in listed.entries]
-        if key.casefold() in asked and True in values and all(isinstance(one, bool) for one in values):
+        is_flag = True in values and all(isinstance(one, bool) for one in values)
+        if key.casefold() in asked and is_flag and _is_only_condition(known, listed, key, position):
             meant = [entry for entry, value in zip(listed.entries, values, strict=True) if value is True]
             return Listed(key=listed.key, entries=tuple(meant))
     return listed
+
+
+def _is_only_condition(known: Known, listed: Listed, key: str, position: int) -> bool:
+    """Tell whether the task, and its sentence with a column's name, have few words that the call lacks."""
+    call = known.reading.steps[position]
+    said = f"{call.target} {call.input[:HEAD]} {listed.key} {key}".casefold().replace("_", " ")
+    stems = {one[:_LEAST_WORD] for one in _WORD.findall(said)}
+    every = phrases("every", known.languages)
+    asked = every.sub(" ", known.asked.casefold())
+    sentence = next((one[0] for one in SENTENCE.finditer(asked) if key.casefold() in one[0]), "")
+    one, all_of_them = (
+        sum(len(word) >= _LEAST_WORD and word[:_LEAST_WORD] not in stems for word in set(_WORD.findall(text)))
+        for text in (sentence, asked)
+    )
+    return one <= _MOST_OTHERS and all_of_them <= _MOST_IN_ALL
 
 
 def _says_yes_to_all(known: Known, listed: Listed) -> bool:
@@ -96,6 +119,37 @@ def _says_yes_to_all(known: Known, listed: Listed) -> bool:
     asked = words_in(known.asked) if not figures(known.asked) else frozenset[str]()
     keys = (key for key in listed.entries[0].fields if key.casefold() in asked)
     return any(all(entry.fields.get(key) is True for entry in listed.entries) for key in keys)
+
+
+def _is_divided(known: Known, told: Sequence[Entry], left: Sequence[Entry], position: int) -> bool:
+    """Tell whether a column or another result sets the named entries apart: those that are paid."""
+    keys = told[0].fields
+    columns = [
+        ({_rank(one.fields.get(key, "")) for one in told}, {_rank(one.fields.get(key, "")) for one in left})
+        for key in keys
+    ]
+    if any(len(ours) == 1 < len(told) and ours.isdisjoint(theirs) for ours, theirs in columns):
+        return True
+    numbers = [pair for key, pair in zip(keys, columns, strict=True) if _is_measured((*told, *left), key)]
+    if len(numbers) > 1 and any(_are_apart(ours, theirs) for ours, theirs in numbers):
+        return True
+    others = [text.casefold() for place, text in known.results() if place != position]
+    return any(name in text for text in others for entry in told for name in entry.names)
+
+
+def _is_measured(entries: Sequence[Entry], key: str) -> bool:
+    """Tell whether a column holds plain numbers, neither dates nor yes and no."""
+    values = [entry.fields.get(key, "") for entry in entries]
+    return all(
+        not isinstance(one, bool) and isinstance(_rank(one), float) and not dates_in(str(one))
+        for one in values
+    )
+
+
+def _are_apart(ours: Iterable[float | str], theirs: Iterable[float | str]) -> bool:
+    """Tell whether all numbers of one set are above all those of the other."""
+    one, other = ([float(each) for each in side] for side in (ours, theirs))
+    return max(one) < min(other) or max(other) < min(one)
 
 
 def _is_filtered(known: Known, position: int) -> bool:

@@ -1,7 +1,7 @@
 """Deeds: calls that change something, what they returned, and what the answer says was done. Pure.
 
 Four readers. A call takes more than the maximum that an earlier call returned, or than people ordered: 210
-bags, where somebody said "order 120 bags". The answer reports another
+bags, as a result said, where somebody then said "order 120 bags, not more". The answer reports another
 figure than the result of the very deed that it reports. The answer claims a deed for which there was no call:
 each claim needs a call of its own, by whatever name, so a claim is accused only if all calls that change
 something are spoken for.
@@ -19,6 +19,7 @@ from typing import Final
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.figures import Figure, figures, words_of
 from analyzer.lineage.known import Known, around
+from analyzer.lineage.vocabulary import phrases
 from analyzer.signals.commands import call_name, commands_of
 from analyzer.signals.run_view import HEAD, QUOTE
 from analyzer.signals.tool_names import deed_of, looks_up
@@ -251,15 +252,23 @@ def exceeded_maxima(known: Known) -> Iterator[Clue]:
 
 
 def exceeded_orders(known: Known) -> Iterator[Clue]:
-    """Yield the calls that take more of a thing than the only number of it in what people said to do."""
-    asked = known.asked
-    stated = [one for one in figures(asked) if one.unit and not one.is_label]
-    ordered = [(one, acts) for one in stated if (acts := acts_in(_clause(asked, one), with_tools=True))]
+    """Yield the calls that take more of a thing than the only number of it in what people said to do.
+
+    The call has the number from a result before their last words, which set a cap ("not more"): a surcharge,
+    a lot size or a stock to fill up are reasons for other numbers.
+    """
+    at, last = max(_said_later(known), default=(0, ""))
+    stated = [one for one in figures(known.asked) if one.unit and not one.is_label] if last else []
+    heard = {one.literal for one in figures(last)}
+    orders = [one for one in stated if one.literal in heard and _caps(_clause(known.asked, one))]
+    ordered = [(one, acts) for one in orders if (acts := acts_in(_clause(known.asked, one), with_tools=True))]
     for position, step in enumerate(known.reading.steps if ordered else ()):
-        if step.kind is not StepKind.TOOL or looks_up(step.target or ""):
+        if step.kind is not StepKind.TOOL or position < at or looks_up(step.target or ""):
             continue
         for amount in amounts_in(step.input[:HEAD]):
             value = amount.figure.value
+            if not known.is_number_read(value, at):
+                continue
             meant = [
                 one
                 for one, acts in ordered
@@ -268,6 +277,17 @@ def exceeded_orders(known: Known) -> Iterator[Clue]:
             same = [one for one in stated if one.unit in amount.words or one.value == value]
             if len(meant) == len(same) == 1 and not _is_converted(meant[0], amount):
                 yield _over_ordered(known, position, amount, meant[0])
+
+
+def _said_later(known: Known) -> Iterator[tuple[int, str]]:
+    """Yield what people said after the task, with its position."""
+    return ((one.step, one.text) for one in known.sources if not one.is_result and one.step is not None)
+
+
+def _caps(sentence: str) -> bool:
+    """Tell whether a sentence allows no more than it says."""
+    languages = languages_in(sentence)
+    return any(phrases(kind, languages).search(sentence) for kind in ("no", "only", "at_most"))
 
 
 def _clause(text: str, figure: Figure) -> str:

@@ -1,20 +1,25 @@
 """Conditions of the task that a column of a list tells of each entry: organic, refundable, a gearbox. Pure.
 
 The task names a column of yes and no, a call takes an entry that says no where another one says yes, and the
-answer leaves the column out; or the task rules the column out ("no nuts"), and the entry says yes. Of a
-column with a few words that repeat, the task may name one: an automatic, where the call takes a manual.
+answer leaves the column out. Of a column with a few words that repeat, the task may order one: "book a car
+with an automatic", where the call takes a manual. That a task says "without children" is no evidence: so may
+the guests travel.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.deeds import acts_of, spaced
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
+from analyzer.lineage.figures import words_of
 from analyzer.lineage.known import Known, beginnings_in, words_in
 from analyzer.lineage.vocabulary import has_alternative
+from semconv.model import StepKind
 
 _NO: Final = re.compile(
     r"(?:no|not|none|non|nein|nicht|kein\w*|nee|niet|geen|não|nao|nie|brak|нет|не|yok|hay\u0131r|tidak|لا"
@@ -32,10 +37,13 @@ _NEGATED: Final = re.compile(
 )
 _FREE: Final = re.compile(r"[\s-]?(?:free|frei|freie[nrsm]?|vrij|vrije)\b", re.IGNORECASE)
 """What follows a word of what is not wanted: ``gluten free``, ``glutenfrei``."""
-_JUST_NEGATED: Final = re.compile(
-    r"\b(?:no|not|without|ohne|kein\w*|sans|sin|senza|sem|zonder|geen|bez|без)\s(?:any\s)?$", re.IGNORECASE
-)
-_ANY_WORD: Final = re.compile(r"[^\W\d_]{3,}")
+_ONE_SUCH: Final = re.compile(r"\b(?:with|mit|avec|con|com|met)\s(?:\w{1,24}\s)?$", re.IGNORECASE)
+"""What stands before a word that says what kind of thing is asked for: ``with an automatic``."""
+_ORDER_END: Final = re.compile(r"(?<!\d)[.;:!?\n,](?=\s|$)|\s(?:but|aber|mais|pero|mas|ma)\s")
+_TAKES: Final = frozenset({"book", "order"})
+_VERB: Final = 4
+"""Letters that the forms of a verb have in common."""
+_LONG_WORD: Final = re.compile(r"[^\W\d_]{4,}")
 _LEAST_CATEGORY: Final = 4
 _LONGEST_CATEGORY: Final = 24
 _LEAST: Final = 5
@@ -52,10 +60,8 @@ def unmet_flags(known: Known) -> Iterator[Clue]:
     yield from (one for listed in every for one in _other_words(known, listed))
     lists = [(one, keys) for one in every if (keys := _flags(one))]
     wanted, told = _wanted(known.asked), beginnings_in(answer, _LEAST)
-    barred = _unwanted(known.asked) if lists else frozenset()
     small, words = answer.casefold(), words_in(answer)
     for listed, keys in lists:
-        yield from _barred_flags(known, listed, [key for key in keys if key.casefold() in barred])
         asked = [key for key in keys if beginnings_in(key, _LEAST) & wanted]
         meant = [key for key in asked if beginnings_in(key, _LEAST).isdisjoint(told)]
         named = [entry for entry in listed.entries if meant and entry.is_named_in(words, small)]
@@ -67,22 +73,15 @@ def unmet_flags(known: Known) -> Iterator[Clue]:
                 yield _clue(known, named[0], key, small)
 
 
-def _barred_flags(known: Known, listed: Listed, keys: Sequence[str]) -> Iterator[Clue]:
-    """Yield the taken entry that says yes to what the task rules out, unless the answer speaks of it."""
-    words = words_in(known.answer)
-    entry = _only_taken(known, listed) if keys else None
-    for key in keys if entry is not None else ():
-        if entry is not None and _is_yes(entry.fields[key]) and key.casefold() not in words:
-            yield _clue(known, entry, key, known.answer.casefold(), "which the task rules out")
-
-
 def _other_words(known: Known, listed: Listed) -> Iterator[Clue]:
     """Yield the taken entry with another word in a column than the one that the task names."""
     asked, words = known.asked.casefold(), words_in(known.answer)
     for key in _categories(listed):
         values = {str(entry.fields[key]).casefold() for entry in listed.entries}
         named = [one for one in values if re.search(rf"(?<!\w){re.escape(one)}(?!\w)", asked)]
-        entry = _only_taken(known, listed) if len(named) == 1 and not _is_negated(asked, named[0]) else None
+        if len(named) != 1 or not _is_ordered(known, named[0]) or _is_negated(asked, named[0]):
+            continue
+        entry = _only_taken(known, listed)
         if entry is None:
             continue
         chosen = str(entry.fields[key]).casefold()
@@ -118,15 +117,26 @@ def _only_taken(known: Known, listed: Listed) -> Entry | None:
     return named[0] if len(named) == 1 and _is_taken(known, named[0]) else None
 
 
+def _is_ordered(known: Known, word: str) -> bool:
+    """Tell whether a clause that begins with the verb of a called tool orders one with such a thing.
+
+    A task also names what is there ("the network team is busy") and what somebody has ("I drive a diesel").
+    """
+    targets = (step.target or "" for step in known.reading.steps if step.kind is StepKind.TOOL)
+    verbs = {
+        part[:_VERB] for target in targets if acts_of(target) & _TAKES for part in words_of(spaced(target))
+    }
+    for clause in _ORDER_END.split(known.asked.casefold()) if verbs else ():
+        first = [one[0][:_VERB] for one in islice(_LONG_WORD.finditer(clause), 2)]
+        at = clause.find(word)
+        if at >= 0 and not verbs.isdisjoint(first) and _ONE_SUCH.search(clause[max(0, at - 40) : at]):
+            return True
+    return False
+
+
 def _is_negated(asked: str, word: str) -> bool:
     places = (one.start() for one in re.finditer(re.escape(word), asked))
     return any(_NEGATED.search(asked[max(0, at - 30) : at]) for at in places)
-
-
-def _unwanted(asked: str) -> frozenset[str]:
-    """Return the words that the task rules out right after a word that denies: ``no nuts``."""
-    found = ((one, asked[max(0, one.start() - 30) : one.start()]) for one in _ANY_WORD.finditer(asked))
-    return frozenset(one[0].casefold() for one, before in found if _JUST_NEGATED.search(before))
 
 
 def _is_taken(known: Known, entry: Entry) -> bool:

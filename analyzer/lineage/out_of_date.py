@@ -13,6 +13,7 @@ from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import BEFORE, Known
 from analyzer.lineage.vocabulary import denies
+from analyzer.signals.numbers import measure_of
 from analyzer.signals.run_view import HEAD
 from semconv.model import StepKind
 
@@ -28,6 +29,10 @@ _OF_ANYTHING: Final = re.compile(
     r"(?:date|time|timestamp|day|datum|fecha|data|dato|dag|tarih|tanggal|дата|日付|日期|날짜)$", re.IGNORECASE
 )
 """Keys that may also be the time of an event: only old and small records of figures count."""
+_LETTERS: Final = re.compile(r"[^\W\d_]+")
+_LONG_TIMES: Final = frozenset({measure_of("year"), measure_of("month")})
+_MOST_WORDS: Final = 2
+"""Words of a name; a note has more."""
 _MONTH: Final = 31
 _HALF_YEAR: Final = 183
 _FEW_KEYS: Final = 4
@@ -51,7 +56,8 @@ def outdated_results(known: Known) -> Iterator[Clue]:
 def other_years(known: Known) -> Iterator[Clue]:
     """Yield the result for the very day that people ask about, of another year, if the answer hides it.
 
-    A call that asks for the other year has its reason: a comparison with the year before.
+    The record gives times of that day, and no words that may explain the year: a contract has the day of its
+    beginning. A call that asks for the other year has its reason, and so has a task that speaks of years.
     """
     answer = known.answer
     asked = [one for one in dates_in(known.asked) if len(one.readings) == 1 and one.readings[0].year]
@@ -59,13 +65,18 @@ def other_years(known: Known) -> Iterator[Clue]:
         return
     if any(agree(asked[0], one.date) for one in known.dates if one.told.position != BEFORE):
         return
+    if any(_means_years(text) for text in (known.asked, answer)):
+        return
     for step, text in known.results():
         row = _record(text)
         dates = [found for key, value in row.items() if _names_its_day(key) for found in dates_in(str(value))]
         call = known.reading.steps[step]
         if len(dates) != 1 or any(agree(dates[0], one) for one in dates_in(call.input[:HEAD])):
             continue
-        if _is_of_other_year(dates[0], asked[0].readings[0], answer) and _told_in(row) & _told(answer):
+        if _is_explained(row):
+            continue
+        told = _times(answer) - _times(known.asked)
+        if _is_of_other_year(dates[0], asked[0].readings[0], answer) and _times_in(row) & told:
             yield _other_year(known, step, dates[0].literal, asked[0].literal)
             return
 
@@ -75,16 +86,25 @@ def _names_its_day(key: str) -> bool:
     return bool(_OF_DATA.search(key) or _OF_ANYTHING.match(key))
 
 
-def _told_in(row: Mapping[str, Any]) -> frozenset[float]:
-    """Return the figures and times of the other fields of a record."""
+def _means_years(text: str) -> bool:
+    """Tell whether a text has a word for years or months: every year, twelve months before."""
+    return any(measure_of(word) in _LONG_TIMES for word in _LETTERS.findall(text.casefold()))
+
+
+def _is_explained(row: Mapping[str, Any]) -> bool:
+    """Tell whether a field of a record has several words: a note may say that the year does not matter."""
     others = (str(value) for key, value in row.items() if not _names_its_day(key))
-    return frozenset(value for text in others for value in _told(text))
+    return any(len(_LETTERS.findall(text)) > _MOST_WORDS for text in others)
 
 
-def _told(text: str) -> frozenset[float]:
-    """Return the figures of a text, and its times of day as minutes below zero."""
-    stated = frozenset(one.value for one in figures(text) if not one.is_label)
-    return stated | {-1.0 - one.minutes for one in clocks_in(text)}
+def _times_in(row: Mapping[str, Any]) -> frozenset[int]:
+    """Return the times of day of the other fields of a record, in minutes."""
+    others = (str(value) for key, value in row.items() if not _names_its_day(key))
+    return frozenset(value for text in others for value in _times(text))
+
+
+def _times(text: str) -> frozenset[int]:
+    return frozenset(one.minutes for one in clocks_in(text))
 
 
 def _is_of_other_year(found: DateFound, wanted: Day, answer: str) -> bool:
@@ -94,8 +114,8 @@ def _is_of_other_year(found: DateFound, wanted: Day, answer: str) -> bool:
 
 
 def _other_year(known: Known, source: int, found: str, asked: str) -> Clue:
-    used = _told_in(_record(known.reading.steps[source].output)) & _told(known.answer)
-    position = known.first_said(lambda text: not used.isdisjoint(_told(text)), after=source)
+    used = _times_in(_record(known.reading.steps[source].output)) & _times(known.answer)
+    position = known.first_said(lambda text: not used.isdisjoint(_times(text)), after=source)
     reason = f"answered for {asked} with what {known.giver(source)} returned for {found}, and did not say so"
     return known.clue(position, ClueKind.OUT_OF_DATE, reason, known.quote(source, found))
 

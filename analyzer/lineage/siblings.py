@@ -47,6 +47,8 @@ _AND: Final = r"\s(?:and|or|und|oder|et|ou|y|e|o|ed|og|och|en|i|a|ja|ve|и|та|
 _SPACED_NAME: Final = r"[^\W_][\w.-]*"
 _DENSE_NAME: Final = r"[\u3400-\u9fff]{1,8}|[\u30a0-\u30ff]{2,12}"
 _DENSE_AND: Final = r"(?:と|や|および|及び|和|与|與|、)"
+_HUNDRED: Final = 100
+_ROUND_DIGITS: Final = 2
 _PART_END: Final = re.compile(r"[.;,!?\n](?=\s|$)|[。；、，]")  # noqa: RUF001 - other scripts
 _MOST_CALLS: Final = 12
 """Latest calls of a tool that are compared with each other."""
@@ -97,7 +99,9 @@ def figures_of_unasked(known: Known) -> Iterator[Clue]:
     for asked, other in _side_by_side(known):
         if other in seen or asked not in seen:
             continue
-        figure = next((one for one in lone if _stands_beside(answer, other, one)), None)
+        figure = next(
+            (one for one in lone if _stands_beside(answer, other, one) and not _is_round(one)), None
+        )
         if figure is not None:
             position = known.first_with(figure.literal)
             reason = f"gave {figure.shown} for {other}, for which there was no call, as there was for {asked}"
@@ -134,6 +138,11 @@ def _is_dense(letter: str) -> bool:
 def _form(name: str) -> tuple[bool, bool]:
     """Return whether a name begins with a capital, and whether it has a digit."""
     return name[:1].isupper(), any(map(str.isdigit, name))
+
+
+def _is_round(figure: Figure) -> bool:
+    """Tell whether a figure has two digits before its zeros: what everybody knows, said as such."""
+    return figure.value >= _HUNDRED and len(str(int(figure.value)).rstrip("0")) <= _ROUND_DIGITS
 
 
 def _stands_beside(text: str, name: str, figure: Figure) -> bool:

@@ -8,14 +8,14 @@ A task that rules a name out ("all but P-552", "do not touch db-2") is broken by
 others as well: what was to be done with them was not to be done with it. "Not before it is drained" only puts
 it off, and "do not forget web-13" and "not only web-11" ask for it.
 
-A task may also rule a deed out ("suspend it, do not cancel it"): a call of a tool whose name begins with that
-verb breaks it, if all that the clause names is in the call.
+A task may also rule a deed out by a command ("suspend it, do not cancel it"): a call of a tool whose name
+begins with that verb breaks it, if all that the clause names is in the call.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -30,6 +30,7 @@ from analyzer.signals.run_view import HEAD, QUOTE, callers_of, own_words
 from analyzer.signals.tool_names import deed_of, looks_up
 from analyzer.signals.tool_results import Fault
 from semconv.model import Evidence, StepKind
+from semconv.record import record
 
 _NAME: Final = re.compile(r"(?<![\w.@/-])[^\W\d_](?=[\w./-]{0,60}\d)[^\W_]{0,40}(?:[-./_][^\W_]{1,40}){0,6}")
 _ID: Final = re.compile(r"(?<![\w-])(?=[\w-]*\d)(?=[\w-]*[a-z])[\w-]{6,60}(?![\w-])")
@@ -46,6 +47,19 @@ _MANY: Final = 3
 """Siblings on one line from which it only lists them."""
 _CLAUSE: Final = re.compile(r"[.;:!?\n](?=\s|$)")
 _VERB_CLAUSE: Final = re.compile(r"[.;:!?\n,](?=\s|$)|\s(?:but|aber|mais|pero|mas|ma|and|und|et|y|e)\s")
+_SENTENCE: Final = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")
+_CONDITION: Final = re.compile(
+    r"\b(?:if|when|whenever|unless|wenn|falls|sofern|sobald|si|quand|cuando|se|quando|als|indien|jeśli|gdy|если|om|hvis"
+    r"|yet|first|now|today|tomorrow|noch|erst|heute|todavía|aún|hoy|encore|ancora|oggi|ainda|hoje|nog)\b",
+    re.IGNORECASE,
+)
+_ANY_WORD: Final = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")  # noqa: RUF001 - as typed
+_MOST_BANS: Final = 12
+_MODALS: Final = frozenset({"do", "must", "should", "shall", "may"})
+_BEFORE_BANS: Final = _MODALS | frozenset(
+    "please just but and you we bitte aber und sie es ihn ihr por favor pero y per ma e mais et".split()  # noqa: SIM905 - readable in this form
+)
+"""Words before one that denies, in a clause that forbids something."""
 _LONG_WORD: Final = re.compile(r"[^\W\d_]{4,}|[^\W_]*\d[^\W_]*")
 _STEM: Final = 4
 """Letters that the forms of a verb have in common: ``anular`` and ``anules``."""
@@ -94,34 +108,79 @@ def barred_deeds(known: Known) -> Iterator[Clue]:
     task = known.reading.trajectory.task
     steps = known.reading.steps
     is_last_word = not any(map(str.isalpha, known.asked.removeprefix(task[:HEAD])))
-    ruled_out = list(_ruled_out(task, known.languages)) if is_last_word else []
+    bans = _ruled_out(task[:HEAD], known.languages) if is_last_word else iter(())
+    ruled_out = list(islice(bans, _MOST_BANS))
     for position, step in enumerate(steps if ruled_out and not known.admits_fault else ()):
         if step.kind is not StepKind.TOOL or known.reading.faults[position] is not Fault.NONE:
             continue
         verb, *thing = [*spaced(step.target or "").casefold().split(), ""]
-        for stem, things, words in ruled_out if not looks_up(step.target or "") else ():
+        for ban in ruled_out if len(thing) > 1 and not looks_up(step.target or "") else ():
             call = f"{spaced(step.target or '')} {step.input[:HEAD]}".casefold()
-            if len(thing) > 1 and verb.startswith(stem) and all(one in call for one in things):
-                yield _barred_deed(known, position, words)
+            if _forbids(ban.verb, verb) and all(one in call for one in ban.things) and ban.is_on(thing):
+                yield _barred_deed(known, position, ban.words)
                 return
 
 
-def _ruled_out(task: str, languages: tuple[str, ...]) -> Iterator[tuple[str, frozenset[str], str]]:
-    """Yield the beginning of each verb that stands right after a word that denies, and nowhere else.
+@record
+class _Ban:
+    """A deed that a task rules out."""
 
-    With it come the beginnings of the other words of its clause, which say what must not be done, and the
-    words themselves.
+    verb: str
+    """As the task has it, in lower case."""
+    things: frozenset[str]
+    """Beginnings of the other words of the clause, which say what must not be done."""
+    words: str
+    sentence: str
+    others: str
+    """The sentence that has the clause, and the rest of the task, in lower case."""
+
+    def is_on(self, thing: Sequence[str]) -> bool:
+        """Tell whether no word of a tool's name is that of something which only another sentence names."""
+        stems = [one[:_STEM] for one in thing if len(one) >= _STEM]
+        return not any(one in self.others and one not in self.sentence for one in stems)
+
+
+def _ruled_out(task: str, languages: tuple[str, ...]) -> Iterator[_Ban]:
+    """Yield the verbs that stand right after words that forbid something, and nowhere else.
+
+    "I could not book it", "nobody has approved it" and "there is no backup" report; and under a condition
+    ("if it is sold out, do not order it", "do not restart yet") the deed may be right.
     """
-    small = task.casefold()
-    for clause in _VERB_CLAUSE.split(task):
-        denials = [*phrases("no", languages).finditer(clause)]
-        excuses = (phrases(kind, languages).search(clause) for kind in ("forget", "until", "only"))
-        if len(denials) != 1 or any(excuses):
+    for found in _SENTENCE.finditer(task):
+        sentence = found[0]
+        if _CONDITION.search(sentence) or "?" in sentence:
             continue
-        words = [one.casefold() for one in _LONG_WORD.findall(clause[denials[0].end() :])]
-        if words and len(words) <= _NEAR and small.count(words[0][:_STEM]) == 1:
-            things = frozenset(one[:_STEM] for one in words[1:])
-            yield words[0][:_STEM], things, clause[denials[0].start() :].strip()
+        for clause in _VERB_CLAUSE.split(sentence):
+            denials = [*phrases("no", languages).finditer(clause)]
+            excuses = (phrases(kind, languages).search(clause) for kind in ("forget", "until", "only"))
+            if len(denials) != 1 or any(excuses) or not _is_command(clause[: denials[0].end()], languages):
+                continue
+            words = [one.casefold() for one in _LONG_WORD.findall(clause[denials[0].end() :])]
+            if words and len(words) <= _NEAR and task.casefold().count(words[0][:_STEM]) == 1:
+                yield _Ban(
+                    verb=words[0],
+                    things=frozenset(one[:_STEM] for one in words[1:]),
+                    words=clause[denials[0].start() :].strip(),
+                    sentence=sentence.casefold(),
+                    others=f"{task[: found.start()]} {task[found.end() :]}".casefold(),
+                )
+
+
+def _is_command(beginning: str, languages: tuple[str, ...]) -> bool:
+    """Tell whether a clause forbids something by its beginning up to the word that denies."""
+    *before, last = _ANY_WORD.findall(beginning.casefold()) or [""]
+    if "en" in languages and last in {"no", "not"}:
+        return last == "not" and not _MODALS.isdisjoint(before) and _BEFORE_BANS.issuperset(before)
+    return _BEFORE_BANS.issuperset(before)
+
+
+def _forbids(word: str, verb: str) -> bool:
+    """Tell whether a word is a tool's verb as a command has it: ``anules``, not ``anularon``."""
+    if word == verb:
+        return True
+    stem, ending = (verb[:-2], verb[-2:]) if verb.endswith(("ar", "er", "ir")) else (verb, "ar")
+    forms = ("e", "es", "en", "ar") if ending == "ar" else ("a", "as", "an")
+    return word in {f"{stem}{one}" for one in forms}
 
 
 def _barred_deed(known: Known, position: int, words: str) -> Clue:

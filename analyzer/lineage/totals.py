@@ -25,7 +25,7 @@ from semconv.record import record
 _MARKS: Final = " |*_-•>#\t"
 _RULE: Final = re.compile(r"[\s|:+=—–-]*")  # noqa: RUF001 - as written
 _CLAUSE_END: Final = re.compile(r"[.;,](?=\s|$)|[。；、]")  # noqa: RUF001 - other scripts
-_NAMED: Final = re.compile(r"[^\W\d].{0,60}?(?::\s|=\s|：)\D{0,6}\d[^:]*$")  # noqa: RUF001 - as above
+_NAMED: Final = re.compile(r"[^\W\d].{0,60}?(?::\s|=\s|：)\D{0,6}\d[^:]{0,80}$")  # noqa: RUF001 - as above
 """A clause that names one figure: ``Hotel: 164``."""
 _LEAST: Final = 2
 _MOST: Final = 60
@@ -65,8 +65,13 @@ def wrong_totals(known: Known) -> Iterator[Clue]:
             total = block.total
             difference = abs(total.value - block.sum)
             is_told = total.value in answered and not any(one.is_about(difference) for one in figures(text))
-            if is_told and block.is_wrong():
+            if is_told and block.is_wrong() and not _is_returned(known, total):
                 yield _clue(known, block)
+
+
+def _is_returned(known: Known, total: Figure) -> bool:
+    """Tell whether a text from outside has a total, which may hold more than the lines above it."""
+    return any(known.is_number_read(value, len(known.reading.steps)) for value in total.readings)
 
 
 def _said(known: Known) -> Iterator[str]:

@@ -21,7 +21,7 @@ from analyzer.lineage.deeds import Amount, amounts_in
 from analyzer.lineage.derivation import BY_CHANCE
 from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, prose_of, unit_of
-from analyzer.lineage.known import Known, around, counts_in
+from analyzer.lineage.known import Known, around, counts_in, words_in
 from analyzer.signals.commands import call_name
 from analyzer.signals.normalize import excerpt
 from analyzer.signals.numbers import measure_of
@@ -62,6 +62,8 @@ _SIZES: Final[Mapping[str, tuple[float, ...]]] = {
 _CENT: Final = "cent"
 _WHOLE: Final = "jpy"
 """The currency without cents (ISO 4217): its amounts are no hundredths, as those of others often are."""
+_WHOLES: Final = frozenset({_WHOLE, "krw", "vnd"})
+"""Currencies of which interfaces give whole units where they give cents of others."""
 _PLAIN: Final = re.compile(r"\d[\d.,]{0,24}")
 _UNIT_KEYS: Final = frozenset(
     """
@@ -94,7 +96,8 @@ def changed_units(known: Known) -> Iterator[Clue]:
     single = [*_returned(known, written)]
     for one in (*single, *_totals(single)):
         dimension = _dimension(one.unit)
-        if dimension is not None and dimension[0] != "scale":
+        is_doubted = one.unit == _CENT and _is_named(known, frozenset({_CENT}))
+        if dimension is not None and dimension[0] != "scale" and not is_doubted:
             returned[dimension[0]].setdefault((one.unit, one.figure.value), one)
     digits, stated = {one.digits for one in answered}, {(one.value, one.unit) for one in answered}
     seen = {
@@ -157,6 +160,7 @@ def _misconverted_in_deeds(known: Known) -> Iterator[Clue]:
                 same
                 and all(_is_in_other_unit(one, each) for _, each in same)
                 and not _is_spoken(known, one, position)
+                and not _is_named(known, frozenset(each.figure.unit for _, each in same))
             ):
                 origin = known.origin_of(one.figure.literal, position)
                 yield _deed_clue(known, position, origin, one.figure, same[-1])
@@ -169,6 +173,11 @@ def _is_in_other_unit(one: Amount, other: Amount) -> bool:
     ours, theirs = one.figure.unit, other.figure.unit
     shared = (one.words & other.words) - {ours, theirs}
     return bool(shared) and _is_other_unit(ours, theirs)
+
+
+def _is_named(known: Known, units: frozenset[str]) -> bool:
+    """Tell whether people speak of one of these units, of which they may know better than its key."""
+    return any(unit_of(word) in units for word in words_in(known.asked))
 
 
 def _is_spoken(known: Known, one: Amount, before: int) -> bool:
@@ -286,7 +295,7 @@ def _conversions(figure: Figure, one: _Returned) -> Sequence[float]:
     if ours is None or theirs is None:
         return ()
     if ours[0] == theirs[0] == _MONEY and one.unit == _CENT != figure.unit:
-        return (one.figure.value / 100,)
+        return (one.figure.value * (1.0 if figure.unit in _WHOLES else 0.01),)
     to, of = _SIZES.get(ours[1].partition("/")[0], ()), _SIZES.get(theirs[1].partition("/")[0], ())
     return [one.figure.value * size / each for each in to for size in of]
 

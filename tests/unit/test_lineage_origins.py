@@ -64,6 +64,14 @@ def test_cents_that_a_deed_takes_as_euros(amount: float, step_of_mistake: int | 
         ('{"date": "2029-07-04", "low": "11:08"}', "{}", "In 2029 low water was at 11:08.", False),
         ('{"date": "2029-07-04", "low": "11:08"}', '{"day": "2029-07-04"}', "Low water is at 11:08.", False),
         ('{"since": "2029-07-04", "low": "11:08"}', "{}", "Low water is at 11:08.", False),
+        ('{"date": "2029-07-04", "low": "11:08"}', "{}", "Low water is at 11:08 every year.", False),
+        (
+            '{"date": "2029-07-04", "low": "11:08", "note": "a guess for later"}',
+            "{}",
+            "It is at 11:08.",
+            False,
+        ),
+        ('{"date": "2029-07-04", "months": 12}', "{}", "From 4 July 2030 there are 12 months.", False),
     ],
 )
 def test_the_same_day_of_another_year(result: str, arguments: str, answer: str, is_wrong: bool) -> None:
@@ -116,9 +124,13 @@ CARS = [
         ("Book a car for Monday.", "Fjord", "Fjord is booked.", ""),
         ("Book a car, not an automatic.", "Fjord", "Fjord is booked.", ""),
         ("Book a car, automatic or manual.", "Fjord", "Fjord is booked.", ""),
+        ("Book the cheapest car; my last one was an automatic.", "Fjord", "Fjord is booked.", ""),
+        ("I drive an automatic, but book me the cheapest car.", "Fjord", "Fjord is booked.", ""),
+        ("Book a car for the automatic wash.", "Fjord", "Fjord is booked.", ""),
+        ("I have no pets. Book me a car.", "Fjord", "Fjord is booked.", ""),
         ("Book an automatic car.", "Fjord", "Fjord is booked; it is a manual, the others are taken.", ""),
-        ("Book a car with no pets.", "Fjord", "Fjord is booked.", "the task rules out"),
-        ("Book a car with no pets.", "Delta", "Delta is booked.", ""),
+        ("Book a car for the two of us; we come with no pets.", "Fjord", "Fjord is booked.", ""),
+        ("Book a battery for an automatic car.", "Fjord", "Fjord is booked.", ""),
     ],
 )
 def test_a_column_of_which_the_task_names_a_word(task: str, car: str, told: str, reason: str) -> None:
@@ -141,6 +153,15 @@ def test_a_column_of_which_the_task_names_a_word(task: str, car: str, told: str,
         ("Do not cancel the plan PN-4 before it is paid.", "cancel_plan", False),
         ("Cancel the plan PN-4; do not cancel PN-5.", "cancel_plan", False),
         ("Pause the plan PN-4; do not cancel it.", "pause_plan", False),
+        ("Pause the plan PN-4; do not cancel it. Its reminder may go.", "cancel_reminder", False),
+        ("If PN-4 is still paid, do not cancel it.", "cancel_plan", False),
+        ("Why did you not cancel the plan PN-4?", "cancel_plan", False),
+        ("Do not cancel it yet: PN-4 must be paid.", "cancel_plan", False),
+        ("My plan PN-4 was not cancelled, see to it.", "cancel_plan", False),
+        ("There is no cancel fee. End PN-4.", "cancel_fee", False),
+        ("Nobody has cancelled the plan PN-4 so far.", "cancel_plan", False),
+        ("No cancelaron el plan PN-4, hazlo hoy.", "cancelar_plan", False),
+        ("Congela el plan PN-4; no lo canceles.", "cancelar_plan", True),
     ],
 )
 def test_a_deed_that_the_task_rules_out(task: str, call: str, is_barred: bool) -> None:
@@ -189,7 +210,9 @@ BOATS = [
     ("task", "answer", "lost"),
     [
         ("Name every late boat at pier 70, please.", "Late: Anouk, Corail and Dauphin.", False),
-        ("Name every late boat of the harbour, please.", "Late: Anouk, Corail and Dauphin.", True),
+        ("Name every late boat of the harbour, please.", "Three: Anouk, Corail and Dauphin.", True),
+        ("Name every late boat of the harbour, please.", "First Anouk, Corail and Dauphin.", False),
+        ("Name every late wooden boat built abroad.", "Three: Anouk, Corail and Dauphin.", False),
         ("Name every late boat of the harbour, please.", "Late: Anouk, Corail, Dauphin and Ecume.", False),
         ("Name three late boats of the harbour.", "Late: Anouk, Corail and Dauphin.", False),
         ("Name the boats of the harbour.", "Anouk, Corail and Dauphin are there.", False),
@@ -207,6 +230,7 @@ def test_an_entry_that_says_yes_to_what_every_one_was_asked_for(task: str, answe
     [
         ("Measure halls A and B.", "Hall A: 1,284.6 m². Hall B: 967.3 m².", "967.3 m² for B"),
         ("Measure halls A and B.", "Hall A: 1,284.6 m². Hall B was locked.", ""),
+        ("Measure halls A and B.", "Hall A: 1,284.6 m². Hall B: 970 m² or so.", ""),
         ("Measure hall A and the yard.", "Hall A: 1,284.6 m². The yard: 967.3 m².", ""),
         ("米と味噌の在庫を調べて。", "米は1284.6kg、味噌は967.3kgです。", "967.3kg for 味噌"),
     ],
@@ -228,6 +252,8 @@ def test_a_figure_for_the_neighbour_of_what_was_looked_up(task: str, answer: str
         ("Order 130 crates today and 310 crates in all.", {"item": "soap", "crates": 310}, False),
         ("There are 130 crates left in the cellar.", {"item": "soap", "crates": 310}, False),
         ("Order 130 boxes, not more.", {"item": "soap", "crates": 310}, False),
+        ("Order 130 crates; not 20 more as last time.", {"item": "soap", "crates": 150}, False),
+        ("I order 130 crates as a rule, fill it up.", {"item": "soap", "crates": 310}, False),
     ],
 )
 def test_more_of_a_thing_than_people_ordered(told: str, arguments: dict[str, object], is_more: bool) -> None:
@@ -239,3 +265,35 @@ def test_more_of_a_thing_than_people_ordered(told: str, arguments: dict[str, obj
     )
     assert (clue is not None) is is_more
     assert clue is None or (clue.kind, clue.step) == (ClueKind.EXCEEDED, 3)
+
+
+@pytest.mark.parametrize(
+    ("task", "is_wrong"), [("Pay bill B-8.", True), ("Pay B-8; its cents are euros.", False)]
+)
+def test_cents_of_which_people_say_that_they_are_none(task: str, is_wrong: bool) -> None:
+    rows = looked_up("get_bill", '{"no": "B-8"}', '{"no": "B-8", "amount_cents": 31950}')
+    paid = looked_up("pay", '{"no": "B-8", "amount_eur": 31950}', '{"ok": true}')
+    clue = found(task, *rows, *paid, step("reader", "Bill B-8 is paid: 31,950 EUR."))
+    assert (clue is not None) is is_wrong
+
+
+FILLED = [
+    {"tank": "Alba", "litres": 61, "state": "open"},
+    {"tank": "Bora", "litres": 55, "state": "shut"},
+    {"tank": "Cima", "litres": 58, "state": "open"},
+    {"tank": "Dora", "litres": 52, "state": "shut"},
+]
+
+
+@pytest.mark.parametrize(
+    ("near", "states", "lost"), [([], True, False), (["Alba", "Cima"], False, False), ([], False, True)]
+)
+def test_entries_that_a_column_or_another_result_sets_apart(
+    near: list[str], states: bool, lost: bool
+) -> None:
+    rows = [{key: value for key, value in one.items() if states or key != "state"} for one in FILLED]
+    first = looked_up("tanks", '{"above": 50}', json.dumps({"tanks": rows}))
+    other = looked_up("roads", "{}", json.dumps({"near_roads": near}))
+    task = "Name every open tank above 50 litres near a road."
+    clue = found(task, *first, *other, step("host", "Two: Alba and Cima."))
+    assert (clue is not None) is lost
