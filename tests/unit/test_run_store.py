@@ -198,6 +198,15 @@ def test_run_keys_are_found_at_once_and_written_with_the_next_commit_or_when_the
     assert store._db.execute(count).fetchone() == (1_502,)
 
 
+def test_a_run_key_that_the_database_rejects_fails_no_commit(store: RunStore) -> None:
+    keys = [TraceKey(NO_TENANT, TraceId(f"{number:032x}")) for number in range(2)]
+    joined(store, keys[0], ["autogen:team"])
+    with pytest.raises(UnicodeEncodeError):
+        joined(store, keys[1], ["autogen:team", "litellm:half \ud800"])
+    store.commit(Commit(analysed=((keys[0], 1),)))
+    assert store._db.execute("SELECT trace_id FROM run_key").fetchall() == [(keys[0].trace_id,)]
+
+
 def test_a_full_disk_refuses_with_words_and_what_comes_after_it_is_kept(store: RunStore) -> None:
     pages = store._db.execute("PRAGMA page_count").fetchone()[0]
     store._db.execute(f"PRAGMA max_page_count={pages}")
