@@ -78,7 +78,7 @@ from analyzer.web.requested_analyses import Jobs
 from collector_processor.core.disk import StoreError
 from collector_processor.core.headers import tenant_among
 from collector_processor.core.http_server import HttpServer
-from collector_processor.core.records import StoredVerdict
+from collector_processor.core.records import StoredVerdict, forget_documents
 from collector_processor.otlp import Address, MalformedRequestError, Tenant
 from collector_processor.otlp.tls import TlsFiles
 
@@ -322,6 +322,7 @@ async def _forget(context: PageContext, tenant: Tenant, run_id: str | None) -> N
         context.whole.clear()
         context.prepared.clear()
         clear_formatted()
+        forget_documents()
         from analyzer.lineage.memory import forget_texts  # noqa: PLC0415 - all that judges a run; in a thread
 
         forget_texts()

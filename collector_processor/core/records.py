@@ -144,6 +144,11 @@ _recent_fields: Final = lru_cache(maxsize=64)(_parsed)
 """A commit reads the fields of each of its verdicts several times."""
 
 
+def forget_documents() -> None:
+    """Drop the documents that this process remembers; called when a run is deleted."""
+    _recent_fields.cache_clear()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictSummary:
     """The parts of a verdict that metrics count, without the run."""

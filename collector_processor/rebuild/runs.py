@@ -87,9 +87,9 @@ def keep_run_ids(runs: Sequence[Trace], given: Mapping[str, frozenset[TraceId]])
 
 
 def _short(key: str) -> str:
-    """Return a key of bounded length: senders choose the length of their ids."""
+    """Return a key of bounded length without half characters: senders choose their ids."""
     if len(key) <= MAX_KEY_CHARS:
-        return key
+        return key if key.isascii() else key.encode("utf-8", "replace").decode()
     kind, _, _ = key.partition(":")
     return f"{kind}:{blake2b(key.encode('utf-8', 'surrogatepass'), digest_size=32).hexdigest()}"
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from collector_processor.core.records import Outgoing
+from collector_processor.core.records import Outgoing, forget_documents
 from collector_processor.core.scores import LANES
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import StoreConnection
@@ -93,6 +93,7 @@ def _delete(db: StoreConnection, tenant: Tenant, run_id: str | None, *, notices:
             values,
         )
         db.execute(f"UPDATE label SET why = NULL, author = NULL WHERE {where}", values)  # noqa: S608 - as above
+    forget_documents()
     return count
 
 

@@ -12,8 +12,8 @@ caller runs it off the event loop.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from operator import attrgetter
 from typing import Any, Final
 
@@ -218,14 +218,29 @@ class RunStore:
         noted += [
             (key.tenant, f"{TRACE_KEY}{key.trace_id}", trace_id) for key, _, own in traces for trace_id in own
         ]
-        for tenant, name, trace_id in noted:
-            self._noted.setdefault((tenant, name), set()).add(trace_id)
         # Without PostgreSQL no other process reads keys, and after a crash a trace without a committed
         # verdict is read again, keys included: they need no transaction of their own.
-        if self._db.is_postgresql or sum(map(len, self._noted.values())) > _MOST_NOTED:
-            with self.transaction(Flush.LATER):
-                self._write_noted()
-        return [self._siblings(key, names, {key.trace_id, *own}) for key, names, own in traces]
+        with self._noting(noted):
+            if self._db.is_postgresql or sum(map(len, self._noted.values())) > _MOST_NOTED:
+                with self.transaction(Flush.LATER):
+                    self._write_noted()
+            return [self._siblings(key, names, {key.trace_id, *own}) for key, names, own in traces]
+
+    @contextmanager
+    def _noting(self, noted: Iterable[tuple[Tenant, str, TraceId]]) -> Iterator[None]:
+        """Note run keys, unless the call fails: one that the database rejects would fail all commits."""
+        fresh: list[tuple[set[TraceId], TraceId]] = []
+        for tenant, name, trace_id in noted:
+            sharing = self._noted.setdefault((tenant, name), set())
+            if trace_id not in sharing:
+                sharing.add(trace_id)
+                fresh.append((sharing, trace_id))
+        try:
+            yield
+        except Exception:
+            for sharing, trace_id in fresh:
+                sharing.discard(trace_id)
+            raise
 
     def _write_noted(self) -> None:
         rows = [(*key, trace_id) for key, trace_ids in self._noted.items() for trace_id in trace_ids]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pkgutil
+from contextlib import closing
 from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +16,11 @@ import analyzer.signals
 from analyzer.lineage import memory
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import clues
+from analyzer.web import app
+from collector_processor.core import records
+from collector_processor.otlp import NO_TENANT
+from collector_processor.store.database.connection import connected
+from collector_processor.store.deletion import delete_run
 from tests.runs import calling, run, step, tool
 
 MODULES = [f"analyzer.lineage.{one.name}" for one in pkgutil.iter_modules(analyzer.lineage.__path__)]
@@ -54,3 +62,21 @@ def test_nothing_of_a_run_is_left_in_signals_or_lineage() -> None:
     memory.forget_texts()
     left = {name for name, cache in found.items() if cache.cache_info().currsize}
     assert left <= {"analyzer.signals.wordings.languages._script"}, "it holds single characters"
+
+
+async def test_documents_of_verdicts_are_dropped_by_the_pages_and_by_what_deletes_a_run(
+    tmp_path: Path,
+) -> None:
+    class Runs:
+        async def clear(self) -> None:
+            pass
+
+    pages = SimpleNamespace(jobs=None, runs=Runs())
+    context: Any = SimpleNamespace(pages=pages, whole={}, prepared={})
+    assert records.fields_of('{"reason": "secret"}')
+    await app._forget(context, NO_TENANT, "run-1")
+    assert records._recent_fields.cache_info().currsize == 0
+    assert records.fields_of('{"reason": "secret"}')
+    with closing(connected(tmp_path / "store")) as db:
+        delete_run(db, NO_TENANT, "run-1")
+    assert records._recent_fields.cache_info().currsize == 0

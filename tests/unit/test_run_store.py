@@ -16,7 +16,9 @@ from analyzer.web.reads.run_query import Order, RunQuery, Sort
 from collector_processor.core.disk import StoreError
 from collector_processor.core.records import AbsentParent, Commit, Outgoing, RunIdentity, StoredVerdict
 from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant, TraceKey
+from collector_processor.store.database import sqlite_driver
 from collector_processor.store.database.sqlite_driver import SqliteDriver
+from collector_processor.store.database.upgrade import SCHEMA, schema_of
 from collector_processor.store.schema import METADATA
 from collector_processor.store.small_tables import MAX_ABSENT
 from collector_processor.store.verdicts import MOST_PRUNED, RunStore
@@ -198,6 +200,15 @@ def test_run_keys_are_found_at_once_and_written_with_the_next_commit_or_when_the
     assert store._db.execute(count).fetchone() == (1_502,)
 
 
+def test_a_run_key_that_the_database_rejects_fails_no_commit(store: RunStore) -> None:
+    keys = [TraceKey(NO_TENANT, TraceId(f"{number:032x}")) for number in range(2)]
+    joined(store, keys[0], ["autogen:team"])
+    with pytest.raises(UnicodeEncodeError):
+        joined(store, keys[1], ["autogen:team", "litellm:half \ud800"])
+    store.commit(Commit(analysed=((keys[0], 1),)))
+    assert store._db.execute("SELECT trace_id FROM run_key").fetchall() == [(keys[0].trace_id,)]
+
+
 def test_a_full_disk_refuses_with_words_and_what_comes_after_it_is_kept(store: RunStore) -> None:
     pages = store._db.execute("PRAGMA page_count").fetchone()[0]
     store._db.execute(f"PRAGMA max_page_count={pages}")
@@ -236,6 +247,25 @@ def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
         RunStore(path)
     assert sqlite3.connect(path).execute("SELECT name FROM sqlite_master").fetchall() == [("verdict",)]
     assert len(path.read_bytes()) == len(before)
+
+
+@pytest.mark.usefixtures("migrations")
+def test_a_new_store_that_another_process_makes_meanwhile_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "runs.sqlite"
+    looked = schema_of
+
+    def made_after_the_look(driver: SqliteDriver) -> str | None:
+        monkeypatch.setattr(sqlite_driver, "schema_of", looked)
+        found = looked(driver)
+        with closing(SqliteDriver(path)) as other:
+            other.create_tables()
+        return found
+
+    monkeypatch.setattr(sqlite_driver, "schema_of", made_after_the_look)
+    with closing(sqlite_driver.open_file(path)) as opened:
+        assert looked(opened) == SCHEMA
 
 
 class TestParentsThatNeverArrive:

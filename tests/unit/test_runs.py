@@ -73,6 +73,8 @@ def test_an_id_of_any_length_is_a_short_key_and_joins_all_the_same() -> None:
     assert len(run_keys(first) & run_keys(second)) == 1
     assert not run_keys(first) & run_keys(other)
     assert run_keys(trace(span(1, attributes={OPENAI_TRACE: "\ud800" * 1000})))
+    halves = run_keys(trace(span(1, attributes={OPENAI_TRACE: "\ud800é"})))
+    assert b"openai:?\xc3\xa9" in {key.encode() for key in halves}
 
 
 @pytest.mark.parametrize(

@@ -127,17 +127,23 @@ class SqliteDriver:
 
         Raises:
             sqlite3.Error: the disk refuses.
+            CollectorError: the file has tables of another program.
         """
         self.begin(Flush.AT_ONCE)
         try:
             if schema_of(self) is None:
+                self._refuse_other_tables()
                 for statement in NEW_STORE.read_text(encoding="utf-8").split(";\n")[:-1]:
                     self._db.execute(statement)
                 self._db.execute("INSERT INTO alembic_version VALUES (?)", (SCHEMA,))
             self.commit()
-        except sqlite3.Error:
+        except (sqlite3.Error, CollectorError):
             self.rollback()
             raise
+
+    def _refuse_other_tables(self) -> None:
+        if self.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            raise CollectorError(f"{self._path.name} is not a store of blamespan: move it, or {_INSTEAD}")
 
     def schema_connection(self) -> Connection:
         """Return an SQLAlchemy connection in a transaction, for schema migrations."""
@@ -178,11 +184,9 @@ def open_file(path: Path) -> SqliteDriver:
     driver = SqliteDriver(path)
     try:
         schema = schema_of(driver)
-        if schema != SCHEMA:
-            _refuse_other_files(driver, path, schema)
-            if schema is None:
-                _create(driver, path)
-                schema = schema_of(driver)
+        if schema is None:
+            _create(driver, path)
+            schema = schema_of(driver)
         if schema != SCHEMA:
             upgrade(driver.schema_connection, schema, path.name, _INSTEAD)
     except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite quotes damaged bytes
@@ -199,11 +203,6 @@ def _create(driver: SqliteDriver, path: Path) -> None:
         driver.create_tables()
     except sqlite3.Error as error:
         raise CollectorError(f"{path.name} cannot be created: {error}") from error
-
-
-def _refuse_other_files(driver: SqliteDriver, path: Path, schema: str | None) -> None:
-    if schema is None and driver.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        raise CollectorError(f"{path.name} is not a store of blamespan: move it, or {_INSTEAD}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
