@@ -216,7 +216,7 @@ class Turns:
 
 
 class Pace:
-    """Keeps the starts of one kind of work apart: what comes in between goes together.
+    """Spaces out one kind of work, so that what arrives between two starts is done together.
 
     A full batch need not wait: its owner calls ``hurry``. Used on one event loop.
     """

@@ -87,7 +87,7 @@ def keep_run_ids(runs: Sequence[Trace], given: Mapping[str, frozenset[TraceId]])
 
 
 def _short(key: str) -> str:
-    """Return a key of bounded length without half characters: senders choose their ids."""
+    """Return a key of bounded length without lone surrogates: senders choose their ids."""
     if len(key) <= MAX_KEY_CHARS:
         return key if key.isascii() else key.encode("utf-8", "replace").decode()
     kind, _, _ = key.partition(":")
