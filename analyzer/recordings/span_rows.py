@@ -46,47 +46,30 @@ _Row = Mapping[str, Any]
 
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "trace": (
-        *("trace_id", "traceId", "TraceId", "trace.trace_id", "trace.id", "operation_Id", "root_span_id"),
+        "trace_id", "traceId", "TraceId", "trace.trace_id", "trace.id", "operation_Id", "root_span_id",
         "session_id",
     ),
-    "span": (
-        *("span_id", "spanId", "SpanId", "trace.span_id", "span.id", "transaction.id", "event_id", "id"),
-    ),
+    "span": ("span_id", "spanId", "SpanId", "trace.span_id", "span.id", "transaction.id", "event_id", "id"),
     "parent": (
-        *(
-            "parent_span_id",
-            "parentSpanId",
-            "ParentSpanId",
-            "trace.parent_id",
-            "parent.id",
-            "parent_id",
-            "parentId",
-        ),
-        "operation_ParentId",
+        "parent_span_id", "parentSpanId", "ParentSpanId", "trace.parent_id", "parent.id", "parent_id",
+        "parentId", "operation_ParentId",
     ),
     "name": (
-        *("span_name", "SpanName", "name", "span.name", "transaction.name", "event_name"),
+        "span_name", "SpanName", "name", "span.name", "transaction.name", "event_name",
         "span_attributes.name",
     ),
     "start": (
-        *("start_time", "startTimeUnixNano", "startTime", "Timestamp", "@timestamp", "startedAt"),
-        *("timestamps.started_at", "metrics.start", "timestamp"),
+        "start_time", "startTimeUnixNano", "startTime", "Timestamp", "@timestamp", "startedAt",
+        "timestamps.started_at", "metrics.start", "timestamp",
     ),
-    "end": (*("end_time", "endTimeUnixNano", "endTime", "endedAt", "timestamps.finished_at", "metrics.end"),),
+    "end": ("end_time", "endTimeUnixNano", "endTime", "endedAt", "timestamps.finished_at", "metrics.end"),
     "status": ("status.code", "StatusCode", "status_code", "otel.status_code"),
     "message": (
-        "status.message",
-        "StatusMessage",
-        "status_message",
-        "otel.status_description",
+        "status.message", "StatusMessage", "status_message", "otel.status_description",
         "labels./error/message",
     ),
     "service": (
-        "service.name",
-        "ServiceName",
-        "service_name",
-        "entity.name",
-        "resource.attributes.service.name",
+        "service.name", "ServiceName", "service_name", "entity.name", "resource.attributes.service.name",
     ),
     "kind": ("kind", "SpanKind", "span_kind"),
     "type": ("type", "spanType", "event_type", "span_attributes.type"),
@@ -94,7 +77,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "got": ("output", "outputs"),
     "model": ("model", "metadata.model", "attributes.model", "config.model"),
     "error": ("error", "error_info", "exception"),
-}
+}  # fmt: skip
 """Columns of each field, the most telling first; a dot also stands for an object in an object."""
 _VAGUE: Final = frozenset({"id", "event_id"})
 """Columns of a span's id that other records have as well."""
