@@ -89,11 +89,10 @@ def _asked_for_by_flag(known: Known, listed: Listed, position: int) -> Listed:
 
     A task with a figure may set another limit, and one with more words another condition ("overdue novels").
     """
-    asked = words_in(known.asked) if not figures(known.asked) else frozenset[str]()
-    for key in listed.entries[0].fields if asked else ():
+    for key in _named_columns(known, listed):
         values = [entry.fields.get(key) for entry in listed.entries]
         is_flag = True in values and all(isinstance(one, bool) for one in values)
-        if key.casefold() in asked and is_flag and _is_only_condition(known, listed, key, position):
+        if is_flag and _is_only_condition(known, listed, key, position):
             meant = [entry for entry, value in zip(listed.entries, values, strict=True) if value is True]
             return Listed(key=listed.key, entries=tuple(meant))
     return listed
@@ -116,9 +115,14 @@ def _is_only_condition(known: Known, listed: Listed, key: str, position: int) ->
 
 def _says_yes_to_all(known: Known, listed: Listed) -> bool:
     """Tell whether all entries say yes in a column that the task names."""
+    named = _named_columns(known, listed)
+    return any(all(entry.fields.get(key) is True for entry in listed.entries) for key in named)
+
+
+def _named_columns(known: Known, listed: Listed) -> list[str]:
+    """Return the columns of a list that the task names; none if it has a figure, which may be a limit."""
     asked = words_in(known.asked) if not figures(known.asked) else frozenset[str]()
-    keys = (key for key in listed.entries[0].fields if key.casefold() in asked)
-    return any(all(entry.fields.get(key) is True for entry in listed.entries) for key in keys)
+    return [key for key in listed.entries[0].fields if asked and key.casefold() in asked]
 
 
 def _is_divided(known: Known, told: Sequence[Entry], left: Sequence[Entry], position: int) -> bool:

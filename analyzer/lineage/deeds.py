@@ -31,6 +31,8 @@ from semconv.record import record
 
 SENTENCE: Final = re.compile(r"[^.!?。！？।\n]+(?:[.!?](?!\s|$)[^.!?。！？।\n]*)*[.!?。！？।]?")  # noqa: RUF001 - other scripts
 _WORD: Final = re.compile(r"[^\W\d_]+")
+VERB_LETTERS: Final = 4
+"""Letters that the forms of a verb have in common: ``anular`` and ``anules``."""
 _LIMITS: Final = frozenset(
     {"max", "maximum", "limit", "allowed", "allowance", "cap", "ceiling", "upto", "most"}
 )

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.deeds import acts_of, spaced
+from analyzer.lineage.deeds import VERB_LETTERS, acts_of, spaced
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
 from analyzer.lineage.figures import words_of
 from analyzer.lineage.known import Known, beginnings_in, words_in
@@ -41,8 +41,6 @@ _ONE_SUCH: Final = re.compile(r"\b(?:with|mit|avec|con|com|met)\s(?:\w{1,24}\s)?
 """What stands before a word that says what kind of thing is asked for: ``with an automatic``."""
 _ORDER_END: Final = re.compile(r"(?<!\d)[.;:!?\n,](?=\s|$)|\s(?:but|aber|mais|pero|mas|ma)\s")
 _TAKES: Final = frozenset({"book", "order"})
-_VERB: Final = 4
-"""Letters that the forms of a verb have in common."""
 _LONG_WORD: Final = re.compile(r"[^\W\d_]{4,}")
 _LEAST_CATEGORY: Final = 4
 _LONGEST_CATEGORY: Final = 24
@@ -124,10 +122,13 @@ def _is_ordered(known: Known, word: str) -> bool:
     """
     targets = (step.target or "" for step in known.reading.steps if step.kind is StepKind.TOOL)
     verbs = {
-        part[:_VERB] for target in targets if acts_of(target) & _TAKES for part in words_of(spaced(target))
+        part[:VERB_LETTERS]
+        for target in targets
+        if acts_of(target) & _TAKES
+        for part in words_of(spaced(target))
     }
     for clause in _ORDER_END.split(known.asked.casefold()) if verbs else ():
-        first = [one[0][:_VERB] for one in islice(_LONG_WORD.finditer(clause), 2)]
+        first = [one[0][:VERB_LETTERS] for one in islice(_LONG_WORD.finditer(clause), 2)]
         at = clause.find(word)
         if at >= 0 and not verbs.isdisjoint(first) and _ONE_SUCH.search(clause[max(0, at - 40) : at]):
             return True

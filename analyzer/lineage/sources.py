@@ -24,7 +24,7 @@ _OWN: Final = frozenset({"assistant"})
 _AGENTS: Final = frozenset({StepKind.LLM, StepKind.AGENT})
 _RELAYED: Final = 15
 """Number of characters from which equal texts are the same text and not equal by chance."""
-_SENTENCE: Final = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")
+LATIN_SENTENCE: Final = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")
 _DIGIT: Final = re.compile(r"\d")
 _LOST: Final = frozenset(
     {ContentState.TRUNCATED, ContentState.DROPPED, ContentState.REDACTED, ContentState.ABSENT}
@@ -176,7 +176,7 @@ class _Said:
 
         The call that passes them on may hide its arguments (Traceloop's of LangChain.js).
         """
-        for sentence in dict.fromkeys(_SENTENCE.findall(text[:HEAD])) if _DIGIT.search(text) else ():
+        for sentence in dict.fromkeys(LATIN_SENTENCE.findall(text[:HEAD])) if _DIGIT.search(text) else ():
             plain = _plain(sentence)
             if len(plain) >= _RELAYED and _DIGIT.search(plain) and self._holds(plain):
                 text = text.replace(sentence, " ")

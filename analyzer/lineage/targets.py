@@ -21,9 +21,10 @@ from typing import Final
 
 from analyzer.lineage.barred import EXCEPT
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.deeds import acts_of, spaced
+from analyzer.lineage.deeds import VERB_LETTERS, acts_of, spaced
 from analyzer.lineage.entries import record_texts
 from analyzer.lineage.known import Known, around
+from analyzer.lineage.sources import LATIN_SENTENCE
 from analyzer.lineage.vocabulary import phrases
 from analyzer.signals.commands import call_name
 from analyzer.signals.run_view import HEAD, QUOTE, callers_of, own_words
@@ -47,7 +48,6 @@ _MANY: Final = 3
 """Siblings on one line from which it only lists them."""
 _CLAUSE: Final = re.compile(r"[.;:!?\n](?=\s|$)")
 _VERB_CLAUSE: Final = re.compile(r"[.;:!?\n,](?=\s|$)|\s(?:but|aber|mais|pero|mas|ma|and|und|et|y|e)\s")
-_SENTENCE: Final = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")
 _CONDITION: Final = re.compile(
     r"\b(?:if|when|whenever|unless|wenn|falls|sofern|sobald|si|quand|cuando|se|quando|als|indien|jeśli|gdy|если|om|hvis"
     r"|yet|first|now|today|tomorrow|noch|erst|heute|todavía|aún|hoy|encore|ancora|oggi|ainda|hoje|nog)\b",
@@ -61,8 +61,6 @@ _BEFORE_BANS: Final = _MODALS | frozenset(
 )
 """Words before one that denies, in a clause that forbids something."""
 _LONG_WORD: Final = re.compile(r"[^\W\d_]{4,}|[^\W_]*\d[^\W_]*")
-_STEM: Final = 4
-"""Letters that the forms of a verb have in common: ``anular`` and ``anules``."""
 _NEAR: Final = 4
 """Words between a word that denies and the name."""
 
@@ -136,7 +134,7 @@ class _Ban:
 
     def is_on(self, thing: Sequence[str]) -> bool:
         """Tell whether no word of a tool's name is that of something which only another sentence names."""
-        stems = [one[:_STEM] for one in thing if len(one) >= _STEM]
+        stems = [one[:VERB_LETTERS] for one in thing if len(one) >= VERB_LETTERS]
         return not any(one in self.others and one not in self.sentence for one in stems)
 
 
@@ -146,7 +144,7 @@ def _ruled_out(task: str, languages: tuple[str, ...]) -> Iterator[_Ban]:
     "I could not book it", "nobody has approved it" and "there is no backup" report; and under a condition
     ("if it is sold out, do not order it", "do not restart yet") the deed may be right.
     """
-    for found in _SENTENCE.finditer(task):
+    for found in LATIN_SENTENCE.finditer(task):
         sentence = found[0]
         if _CONDITION.search(sentence) or "?" in sentence:
             continue
@@ -156,10 +154,10 @@ def _ruled_out(task: str, languages: tuple[str, ...]) -> Iterator[_Ban]:
             if len(denials) != 1 or any(excuses) or not _is_command(clause[: denials[0].end()], languages):
                 continue
             words = [one.casefold() for one in _LONG_WORD.findall(clause[denials[0].end() :])]
-            if words and len(words) <= _NEAR and task.casefold().count(words[0][:_STEM]) == 1:
+            if words and len(words) <= _NEAR and task.casefold().count(words[0][:VERB_LETTERS]) == 1:
                 yield _Ban(
                     verb=words[0],
-                    things=frozenset(one[:_STEM] for one in words[1:]),
+                    things=frozenset(one[:VERB_LETTERS] for one in words[1:]),
                     words=clause[denials[0].start() :].strip(),
                     sentence=sentence.casefold(),
                     others=f"{task[: found.start()]} {task[found.end() :]}".casefold(),
