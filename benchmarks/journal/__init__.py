@@ -1,1 +1,0 @@
-"""Cost of the journal: CPU a row, time of a commit, bytes on disk."""
