@@ -377,12 +377,12 @@ def _doubled(look: Look) -> Found:
 
 def _may_join(look: Look) -> Found | None:
     """Find a run that may continue another: no span encloses both."""
-    notes = [each for each in look.run.trajectory.warnings if each.startswith(MAY_JOIN)]
+    notes = [warning for warning in look.run.trajectory.warnings if warning.startswith(MAY_JOIN)]
     return Found(look.ordering.surroundings.roots[:1], 1, "; ".join(notes)) if notes else None
 
 
 def _clock_skew(look: Look) -> Found | None:
-    skewed = [each for each in look.run.trace.warnings if each.startswith("clock skew")]
+    skewed = [warning for warning in look.run.trace.warnings if warning.startswith("clock skew")]
     return Found(look.spans[:1], len(look.spans), "; ".join(skewed)) if skewed else None
 
 

@@ -298,7 +298,7 @@ class Step:
 
 def marks_of(messages: Sequence[Heard]) -> tuple[int, ...]:
     """Return the places at which messages begin and end in their text, ascending."""
-    return tuple([mark for one in messages for mark in (one.start, one.end)])
+    return tuple([mark for message in messages for mark in (message.start, message.end)])
 
 
 def at_marks(messages: Sequence[Heard], marks: Sequence[int]) -> tuple[Heard, ...]:

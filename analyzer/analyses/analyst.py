@@ -82,8 +82,8 @@ class RunAnalyst:
 
     async def analyse(self, trajectory: Trajectory, earned: Earned = NOTHING_EARNED) -> Analysis:
         """Triage and attribute a run with all configured methods; ``earned`` with the run's tenant."""
-        given = self.attributor
-        attribution = await self.consult(trajectory, given.method, given.model, earned=earned)
+        attributor = self.attributor
+        attribution = await self.consult(trajectory, attributor.method, attributor.model, earned=earned)
         return analysis_of(attribution, trajectory)
 
     async def consult(
@@ -97,13 +97,13 @@ class RunAnalyst:
         with_reference: bool = False,
     ) -> Attribution:
         """Triage and attribute by a method and a model; computation on the run happens in ``stepping``."""
-        given, answers = self.attributor, list[Answer]()
+        attributor, answers = self.attributor, list[Answer]()
         # In a thread: the size of the context is litellm's, whose import may still be under way.
         facts = None if model is None else await asyncio.to_thread(_facts, model)
         order = Order(
             id=secrets.token_hex(8),
             trajectory=trajectory,
-            marker=given.new_marker(trajectory),
+            marker=attributor.new_marker(trajectory),
             method=method,
             model=facts,
             takes_as_failed=takes_as_failed,
@@ -111,13 +111,13 @@ class RunAnalyst:
             record=UNKNOWN if model is None else earned.get(model.name, UNKNOWN),
         )
         stepping, ask = self.stepping or ThreadSteps(self.steps), no_model if model is None else asking(model)
-        started = given.clock()
+        started = attributor.clock()
         try:
             while isinstance(result := await stepping(order, answers), Question):
                 answers.append(await ask(result))
         except AnalysisLostError as error:
             return abstained(trajectory, Status.ERROR, str(error))
-        return took(result, given.clock() - started)
+        return took(result, attributor.clock() - started)
 
     def steps(self, order: Order) -> Steps:
         """Return an analysis as a generator of questions."""
@@ -131,8 +131,8 @@ class RunAnalyst:
                 return unasked.attribution
             doubt = self._suspected(order.trajectory, triage(order.trajectory, self.rules))
             if doubt is not None:
-                found = yield from attributor.confirm(doubt, order.trajectory, order.marker)
-                return self.signed(found, order.trajectory)
+                attribution = yield from attributor.confirm(doubt, order.trajectory, order.marker)
+                return self.signed(attribution, order.trajectory)
         return self.signed((yield from attributor.steps(order.trajectory, order.marker)), order.trajectory)
 
     def unasked(self, trajectory: Trajectory) -> Analysis | None:
@@ -169,8 +169,8 @@ class RunAnalyst:
         verdict = attribution.verdict
         blamed = verdict.step if isinstance(verdict, Blame) else None
         places = (place for place, step in enumerate(trajectory.steps) if step.index == blamed)
-        found = lineage_of(read(visible_run(trajectory)), next(places, None))
-        return tuple(with_texts(one, self.shown_value) for one in found)
+        origins = lineage_of(read(visible_run(trajectory)), next(places, None))
+        return tuple(with_texts(origin, self.shown_value) for origin in origins)
 
     def _analysis(self, attribution: Attribution, trajectory: Trajectory, unsearched: str = "") -> Analysis:
         return analysis_of(self.signed(attribution, trajectory, unsearched), trajectory)
@@ -182,8 +182,8 @@ class RunAnalyst:
         started = self.attributor.clock()
         seen = visible_run(trajectory)
         past = self.attributor.past
-        found = None if past is None else past.compare(seen)
-        by_history = None if found is None else suspected(seen, found)
+        comparison = None if past is None else past.compare(seen)
+        by_history = None if comparison is None else suspected(seen, comparison)
         blame = by_history or suspect(seen, self.least_suspicion)
         if blame is None:
             return None

@@ -348,9 +348,14 @@ def read_earned(given: Mapping[str, str]) -> Earned:
         UnreadableInput: the entry is not that.
     """
     found = _read(_EARNED, given.get(_EARNED_BY, "{}").encode(), "what models have earned as JSON")
-    for one in found.values():
-        parts = (one.won, one.lost, one.right - one.won, one.labelled - one.right - one.lost)
-        if not (all(part >= 0 for part in parts) and one.labelled <= _MOST_LABELLED):
+    for record in found.values():
+        parts = (
+            record.won,
+            record.lost,
+            record.right - record.won,
+            record.labelled - record.right - record.lost,
+        )
+        if not (all(part >= 0 for part in parts) and record.labelled <= _MOST_LABELLED):
             raise UnreadableInput("expected records of models that are possible")
     return found
 

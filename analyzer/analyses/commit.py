@@ -263,9 +263,9 @@ class Committer:
         unheld: list[int] = []
         async with self.turn:
             for at in _apart(several):
-                one = several[at].analysed
-                if claimed := [key for key in one.upto if several[at].claim(key)]:
-                    answers[at] = await self._commit_held(one, claimed)
+                traces = several[at].analysed
+                if claimed := [key for key in traces.upto if several[at].claim(key)]:
+                    answers[at] = await self._commit_held(traces, claimed)
                 else:
                     unheld.append(at)
             decided = await self._decide_and_commit([several[at].analysed for at in unheld], {})
@@ -297,10 +297,10 @@ class Committer:
         """Decide and commit in one call on the store's thread, which costs less than two."""
         decided: list[Decided | None] = []
         with self.store.transaction():  # other processors of a Kafka topic may commit to the same store
-            for one in several:
-                run_ids = [run.run.identity.run_id for run, _ in one.runs]
-                standing = self.store.standing(tuple(one.seen), one.tenant, run_ids)
-                decided.append(decide(one, standing, self.leaving.policy, now_ns, held))
+            for traces in several:
+                run_ids = [run.run.identity.run_id for run, _ in traces.runs]
+                standing = self.store.standing(tuple(traces.seen), traces.tenant, run_ids)
+                decided.append(decide(traces, standing, self.leaving.policy, now_ns, held))
             if commits := [one.commit for one in decided if one]:
                 self.store.commit_all(commits)
         return decided
@@ -349,11 +349,11 @@ class Committer:
         """Commit provisional verdicts, unless the traces were analysed after they were read."""
         async with self.turn:
             run_ids = [one.run.identity.run_id for one in runs]
-            known = await self.thread.run(self.store.standing, tuple(loaded.seen), tenant, run_ids)
-            if known.seen != loaded.seen:
+            standing = await self.thread.run(self.store.standing, tuple(loaded.seen), tenant, run_ids)
+            if standing.seen != loaded.seen:
                 return
             commit = await asyncio.to_thread(
-                decide_provisionally, tenant, runs, known.verdicts, self.leaving.wall_ns()
+                decide_provisionally, tenant, runs, standing.verdicts, self.leaving.wall_ns()
             )
             await self.thread.insist(self.store.commit, commit)
 
@@ -362,8 +362,8 @@ class Committer:
         ((rows, _),) = await self.source.read_whole([key])
         upto = max((seq for seq, _ in rows), default=0)
         async with self.turn:
-            known = await self.thread.run(self.store.standing, [key], key.tenant, [key.trace_id])
-            await self._commit_errors([key], [known], reason, times=known.seen[key][0] + 1, upto=upto)
+            standing = await self.thread.run(self.store.standing, [key], key.tenant, [key.trace_id])
+            await self._commit_errors([key], [standing], reason, times=standing.seen[key][0] + 1, upto=upto)
 
     async def give_up_evicted(self, keys: Iterable[TraceKey]) -> None:
         """Record, in one transaction, traces whose spans were evicted before any analysis."""
@@ -371,24 +371,26 @@ class Committer:
         for key in keys:
             tenants[key.tenant].append(key)
         async with self.turn:
-            known = [
+            standings = [
                 await self.thread.run(self.store.standing, own, tenant, [key.trace_id for key in own])
                 for tenant, own in tenants.items()
             ]
-            lost = [key for one in known for key, (analyses, _) in one.seen.items() if not analyses]
-            await self._commit_errors(lost, known, EVICTED)
+            lost = [
+                key for standing in standings for key, (analyses, _) in standing.seen.items() if not analyses
+            ]
+            await self._commit_errors(lost, standings, EVICTED)
 
     async def _commit_errors(
         self,
         keys: Sequence[TraceKey],
-        known: Iterable[Standing],
+        standings: Iterable[Standing],
         reason: str,
         *,
         times: int = 1,
         upto: int = 0,
     ) -> None:
         previous = {
-            (one.tenant, run_id): one for standing in known for run_id, one in standing.verdicts.items()
+            (one.tenant, run_id): one for standing in standings for run_id, one in standing.verdicts.items()
         }
         decisions = [
             self._excused(key, reason, before)

@@ -181,13 +181,13 @@ class EarlyWarning:
         return None if given is None else one.analysis.with_warning(given.document, given.note)
 
     async def _warned(self, tenant: Tenant, part: _Read) -> Warned | None:
-        known = await self._workflows(tenant, part.seen.service)
+        workflows = await self._workflows(tenant, part.seen.service)
         kin = [
-            one
-            for one in known
-            if one.release == part.seen.release and has_shared_agents(part.agents, one.agents)
+            workflow
+            for workflow in workflows
+            if workflow.release == part.seen.release and has_shared_agents(part.agents, workflow.agents)
         ]
-        found = [one.alarm.warned(part.elements) for one in kin]
+        found = [workflow.alarm.warned(part.elements) for workflow in kin]
         agreed = [one for one in found if one is not None]
         return min(agreed, key=lambda one: one.score) if agreed and len(agreed) == len(found) else None
 
@@ -232,16 +232,16 @@ def _workflows_of(
     runs: Mapping[str, _Ended], outcomes: Sequence[RunOutcome], share: float
 ) -> Sequence[_Workflow]:
     known: defaultdict[tuple[str, str], list[KnownPart]] = defaultdict(list)
-    for one in outcomes:
-        run = runs[one.run_id]
+    for outcome in outcomes:
+        run = runs[outcome.run_id]
         known[run.workflow, run.release].append(
-            KnownPart(said=Said(one.said), part=Part.unpacked(run.packed), whole=unpack(one.elements))
+            KnownPart(said=Said(outcome.said), part=Part.unpacked(run.packed), whole=unpack(outcome.elements))
         )
     return [
         _Workflow(
             release=release,
             alarm=early_alarm(parts, share),
-            agents=frozenset[bytes]().union(*(one.part.agents for one in parts)),
+            agents=frozenset[bytes]().union(*(part.part.agents for part in parts)),
         )
         for (_, release), parts in known.items()
     ]

@@ -202,8 +202,8 @@ class Examiner:
         }
 
     async def _note_absent(self, absent: Sequence[AbsentParent]) -> None:
-        for one in absent:
-            context = {"service": one.service, "scope": one.scope, "span": one.name}
+        for parent in absent:
+            context = {"service": parent.service, "scope": parent.scope, "span": parent.name}
             logger.info("parent span never arrived: similar traces no longer wait for it", extra=context)
         if absent:
             await self._thread.run(self._store.absent.add, absent)

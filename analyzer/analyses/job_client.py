@@ -192,7 +192,7 @@ class JobAsk:
 
     async def _require_analyzer(self) -> Replica:
         replicas: list[Replica] = await self._in_db(self._replicas.seen, LEASE_S)
-        analyzer = next((one for one in replicas if one.kind == ANALYZER), None)
+        analyzer = next((replica for replica in replicas if replica.kind == ANALYZER), None)
         if analyzer is None:
             raise AwayError(NO_ANALYZER)
         return analyzer

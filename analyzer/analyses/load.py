@@ -365,7 +365,7 @@ def _too_early(released: Released, loaded: Loaded, company: _Company) -> int:
 
 def absent_parents(loaded: Loaded, now_ns: int) -> tuple[AbsentParent, ...]:
     """Return the kinds of spans whose parents are no longer expected after this trace."""
-    return tuple(replace(one, since_ns=now_ns) for one in loaded.prepared.absent)
+    return tuple(replace(parent, since_ns=now_ns) for parent in loaded.prepared.absent)
 
 
 def _is_known(released: Released, loaded: Loaded) -> bool:
@@ -387,11 +387,11 @@ def _add(loaded: Loaded, key: TraceKey, read: _Read) -> None:
 def _merged(identities: Iterable[RunIdentity]) -> tuple[RunIdentity, ...]:
     """Return each run once, with all its traces."""
     parts: defaultdict[tuple[str, bytes], set[TraceId]] = defaultdict(set)
-    for one in identities:
-        parts[one.run_id, one.digest].update(one.trace_ids)
+    for identity in identities:
+        parts[identity.run_id, identity.digest].update(identity.trace_ids)
     return tuple(
-        RunIdentity(run_id=run_id, digest=digest, trace_ids=frozenset(found))
-        for (run_id, digest), found in parts.items()
+        RunIdentity(run_id=run_id, digest=digest, trace_ids=frozenset(trace_ids))
+        for (run_id, digest), trace_ids in parts.items()
     )
 
 

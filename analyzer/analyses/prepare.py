@@ -133,7 +133,7 @@ class Preparer:
         if trace.completion is Completion.IDLE_OPEN:
             analysis = self.glance(run.trajectory)
             return Open(run=_without_texts(rebuilt), analysis=analysis, so_far=_so_far(run))
-        known = {(one.run_id, one.digest) for one in trace.before}
+        known = {(identity.run_id, identity.digest) for identity in trace.before}
         if (rebuilt.identity.run_id, rebuilt.identity.digest) in known:
             return Unchanged(run=rebuilt)
         return self._changed(run, rebuilt)

@@ -92,12 +92,12 @@ class RunComparison:
             return finding
         own = from_text(compared) if compared else await asyncio.to_thread(_taken, one.run)
         workflow = one.news.totals.workflow
-        known = await self._runs((tenant, own.service, workflow))
-        if not known.is_enough:
+        runs = await self._runs((tenant, own.service, workflow))
+        if not runs.is_enough:
             return finding
         trajectory, facts = one.run.trajectory, one.news.facts
         return await asyncio.to_thread(
-            lambda: self._corrected(trajectory, _comparison(trajectory, facts, workflow, own, known), finding)
+            lambda: self._corrected(trajectory, _comparison(trajectory, facts, workflow, own, runs), finding)
         )
 
     async def _as_labelled(self, tenant: Tenant, trajectory: Trajectory, finding: Finding) -> Finding:
@@ -120,19 +120,19 @@ class RunComparison:
             self._known.popitem(last=False)
         return found.runs
 
-    def _corrected(self, trajectory: Trajectory, found: Comparison | None, finding: Finding) -> Finding:
+    def _corrected(self, trajectory: Trajectory, comparison: Comparison | None, finding: Finding) -> Finding:
         analysis = finding[0]
-        if found is None or not found.is_any:
+        if comparison is None or not comparison.is_any:
             return finding
         from analyzer.methods.history import pooled_with, suspected  # noqa: PLC0415 - all signals
 
         if analysis.attribution.status is Status.NO_FAILURE:
-            blame = suspected(trajectory, found)
+            blame = suspected(trajectory, comparison)
             if blame is None:
                 return finding
             pooled = replace(analysis.attribution, verdict=blame, method="history")
         else:
-            pooled = pooled_with(analysis.attribution, trajectory, found)
+            pooled = pooled_with(analysis.attribution, trajectory, comparison)
         return self._rewritten(pooled, trajectory, finding)
 
     def _rewritten(self, attribution: Attribution, trajectory: Trajectory, finding: Finding) -> Finding:
@@ -153,7 +153,7 @@ def _taken(run: RebuiltRun) -> FailedRun:
 
 
 def _comparison(
-    trajectory: Trajectory, facts: RunFacts, workflow: str, own: FailedRun, known: CountedRuns
+    trajectory: Trajectory, facts: RunFacts, workflow: str, own: FailedRun, runs: CountedRuns
 ) -> Comparison | None:
     asked = KnownRun(
         run_id=trajectory.run_id,
@@ -163,7 +163,7 @@ def _comparison(
         said=Said.FAILED,
         elements=facts.elements,
     )
-    return known.compare(asked, own, [step.index for step in trajectory.steps])
+    return runs.compare(asked, own, [step.index for step in trajectory.steps])
 
 
 def _known(row: HistoryRow) -> KnownRun:

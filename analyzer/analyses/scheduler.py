@@ -218,13 +218,13 @@ class Pipeline:
         await self._committer.finish_rewrites()
         absent = await self._examiner.absent_parents()
         arriving = await self._examiner.arriving_parents()
-        self._assembler.learned.recall(((one.tenant, one.kind) for one in absent), arriving)
+        self._assembler.learned.recall(((parent.tenant, parent.kind) for parent in absent), arriving)
         coming = iter(arrivals)
         while batch := tuple(islice(coming, _BATCH)):
-            known = await self._examiner.analyses_of([arrival.key for arrival in batch])
+            analyses = await self._examiner.analyses_of([arrival.key for arrival in batch])
             freed: set[TraceKey] = set()
             for arrival in batch:
-                is_decided = arrival.seq <= known[arrival.key][1]
+                is_decided = arrival.seq <= analyses[arrival.key][1]
                 if is_decided:
                     self._assembler.remember(arrival.key, arrival.notes, self._monotonic())
                 else:
@@ -312,11 +312,11 @@ class Pipeline:
         if not closed:
             return {}
         try:
-            known = await self._examiner.analyses_of(closed)
+            analyses = await self._examiner.analyses_of(closed)
         except StoreError as error:  # timers do not wait for the disk, and an examination checks it again
             logger.warning("earlier analyses cannot be looked up", extra={"reason": str(error)})
             return closed
-        return {key: max(known[key][0], was_complete) for key, was_complete in closed.items()}
+        return {key: max(analyses[key][0], was_complete) for key, was_complete in closed.items()}
 
     async def _release_due(self, but: Container[Tenant] = ()) -> None:
         now = self._monotonic()

@@ -67,9 +67,9 @@ def answer_step(stepper: Stepper, message: bytes) -> bytes:
     Raises:
         ValueError: it is not such a message.
     """
-    asked = read_step(message)
-    order = asked.order or stepper.order_of(asked.id)
-    return write_result(None if order is None else stepper.step(order, asked.answers()))
+    step = read_step(message)
+    order = step.order or stepper.order_of(step.id)
+    return write_result(None if order is None else stepper.step(order, step.answers()))
 
 
 def work_from_settings(document: bytes) -> Work:

@@ -51,7 +51,7 @@ def read_runs(source: Source, *, logs: Source | None = None) -> tuple[WholeRun, 
     except MalformedRequestError as error:
         raise UnreadableInput(str(error)) from error
     found = [whole_run(run, clean) for run in runs]
-    found += [whole_steps(one.trajectory, clean) for one in recording.conversations]
+    found += [whole_steps(conversation.trajectory, clean) for conversation in recording.conversations]
     if not found:
         raise UnreadableInput("holds no run: no spans of agents and no conversation in it")
     return tuple(found)
@@ -108,10 +108,10 @@ async def attribute_async(
     if reference is not None:
         trajectory = with_changes(trajectory, reference=reference)
     if failed:
-        given = analyst.signed(await analyst.attributor(trajectory), trajectory)
+        attribution = analyst.signed(await analyst.attributor(trajectory), trajectory)
     else:
-        given = (await analyst.analyse(trajectory)).attribution
-    return read_answer(RunVerdict, to_json(given, trajectory))
+        attribution = (await analyst.analyse(trajectory)).attribution
+    return read_answer(RunVerdict, to_json(attribution, trajectory))
 
 
 def attribute(

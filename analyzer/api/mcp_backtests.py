@@ -244,7 +244,7 @@ async def _service(source: RunSource, subject: str) -> tuple[Tenant, str]:
     if not _NAME.fullmatch(subject) or await asyncio.to_thread(Path(subject).exists):
         raise ToolError("subject: expected the id of an issue or a run")
     issues: list[Mapping[str, Any]] = (await answered(source.issues(_MOST_ISSUES)))["issues"]
-    found = next((one for one in issues if one["id"] == subject), None)
+    found = next((issue for issue in issues if issue["id"] == subject), None)
     try:
         found = found or await source.run(subject)
     except (AnalyzerError, CollectorError) as error:

@@ -200,8 +200,8 @@ def _add_label_tool(server: MCPServer, source: RunSource) -> None:
         if did_not_fail == (agent is not None or step is not None):
             raise ToolError("expected agent, step or both, or did_not_fail")
         kind = LabelKind.NOT_A_FAILURE if did_not_fail else LabelKind.CORRECTED
-        said = Statement(kind=kind, agent=agent, step=step, why=why)
-        return await written(await answered(source.label(run_id, said)), MOST_TEXT)
+        statement = Statement(kind=kind, agent=agent, step=step, why=why)
+        return await written(await answered(source.label(run_id, statement)), MOST_TEXT)
 
 
 _LISTED: Final = (
@@ -370,7 +370,7 @@ def _judged(content: str, *, failed: bool) -> Mapping[str, Any]:
     """
     runs = read_runs(content.encode(errors="replace"))
     verdicts = [asyncio.run(attribute_async(run, failed=failed)) for run in runs[:MOST_ANALYSED]]
-    return {"runs": [asdict(one) for one in verdicts], "left_out": max(0, len(runs) - MOST_ANALYSED)}
+    return {"runs": [asdict(verdict) for verdict in verdicts], "left_out": max(0, len(runs) - MOST_ANALYSED)}
 
 
 def _pinned(

@@ -66,7 +66,7 @@ class Rules:
 
     def without(self, broken: Iterable[Violation]) -> Rules:
         """Return the other rules."""
-        left_out = {one.held for one in broken}
+        left_out = {violation.held for violation in broken}
         return replace(self, held=tuple(one for one in self.held if one not in left_out))
 
 
@@ -122,10 +122,10 @@ def _row(one: Held) -> Mapping[str, Any]:
     """Return a rule in words and as it is checked; what is as by default is left out."""
     invariant = one.invariant
     row: dict[str, Any] = {"rule": rule(invariant), "support": one.support, "lone": one.lone}
-    for each in fields(Invariant):
-        value = getattr(invariant, each.name)
-        if each.name != "familiar" and value and value != each.default:
-            row[each.name] = sorted(value) if isinstance(value, frozenset) else value
+    for field in fields(Invariant):
+        value = getattr(invariant, field.name)
+        if field.name != "familiar" and value and value != field.default:
+            row[field.name] = sorted(value) if isinstance(value, frozenset) else value
     return row
 
 
@@ -255,14 +255,14 @@ def rules_for(pin: Pin, known: Sequence[Facts]) -> tuple[Rules, tuple[str, ...]]
     clean = open_cleaner(load_settings({}, method="signals", model=""))
     own = clean(pin.run.trajectory)
     agents = {step.agent for step in own.steps}
-    found = rules_of([one for one in known if has_shared_agents(_agents_in(one), agents)])
-    broken = found.broken_by(own) or ()
+    rules = rules_of([one for one in known if has_shared_agents(_agents_in(one), agents)])
+    broken = rules.broken_by(own) or ()
     if pin.decisive is not None:
         decisive = pin.tape.calls[pin.decisive].step
         broken = tuple(one for one in broken if decisive is not None and one.step < decisive)
     if pin.rest is not None:
-        broken = (*broken, *(found.broken_by(clean(pin.rest.trajectory)) or ()))
-    return found.without(broken), tuple(dict.fromkeys(one.text for one in broken))
+        broken = (*broken, *(rules.broken_by(clean(pin.rest.trajectory)) or ()))
+    return rules.without(broken), tuple(dict.fromkeys(violation.text for violation in broken))
 
 
 def rules_asserted(pin: Pin, known: Sequence[Facts], *, has_answer: bool) -> tuple[str, tuple[str, ...]]:

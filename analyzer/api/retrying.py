@@ -251,8 +251,8 @@ class retry(Generic[T]):  # noqa: N801 - a decorator, like contextlib.suppress
         except UnreadableInput as error:
             return f"the run cannot be read: {error}"
 
-    def _with(self, kwargs: Any, asked: _Ask) -> Any:
-        return kwargs if asked.advice is None else {**kwargs, self.parameter: asked.advice}
+    def _with(self, kwargs: Any, ask: _Ask) -> Any:
+        return kwargs if ask.advice is None else {**kwargs, self.parameter: ask.advice}
 
     def _how(self) -> Any:
         return {

@@ -128,7 +128,7 @@ class ServiceSource:
         otlp = self.client.otlp(run_id)
         recording = read_recording(otlp)
         bodies = (recording.bodies(signal) for signal in (Signal.TRACES, Signal.LOGS))
-        traces, logs = (b"".join(each) for each in bodies)
+        traces, logs = (b"".join(body) for body in bodies)
         run = rebuilt(KeptSpans(traces=traces, logs=logs), run_id, self.reader)
         if run is None:
             raise NotKept(f"run {run_id}: the kept spans hold no run")
@@ -142,7 +142,7 @@ class ServiceSource:
         """As ``RunSource.issues``."""
         return {
             "issues": [
-                asdict(one) for one in await asyncio.to_thread(lambda: self.client.issues(limit=limit))
+                asdict(issue) for issue in await asyncio.to_thread(lambda: self.client.issues(limit=limit))
             ]
         }
 
@@ -266,8 +266,8 @@ class StoreSource:
             with _opened(self._database) as db:
                 now_ns = time.time_ns()
                 reports = IssueReports(IssueStore(db), is_fair_sample=self._is_fair_sample)
-                found = reports.reports(Wanted(tenant=self._tenant or None, limit=limit), now_ns)
-                return {"issues": [to_json(report, now_ns) for report in found]}
+                issue_reports = reports.reports(Wanted(tenant=self._tenant or None, limit=limit), now_ns)
+                return {"issues": [to_json(report, now_ns) for report in issue_reports]}
 
         return await asyncio.to_thread(read)
 
@@ -296,17 +296,17 @@ class StoreSource:
             with _opened(self._database) as db:
                 verdicts, labels = RunStore(db), LabelStore(db)
                 verdict = find_run(verdicts, run_id, self._tenant or None)
-                given = accept_label(
+                label = accept_label(
                     labels, verdict, statement, time.time_ns(), verdicts=verdicts, clean=self._clean
                 )
-                return given.to_json()
+                return label.to_json()
 
         return await asyncio.to_thread(write)
 
     def _workflows(self) -> Document:
         with self._workflow_reports() as reports:
-            found = reports.reports(time.time_ns(), self._tenant or None)
-            return {"workflows": [listed_json(report) for report in found]}
+            workflow_reports = reports.reports(time.time_ns(), self._tenant or None)
+            return {"workflows": [listed_json(report) for report in workflow_reports]}
 
     def _workflow(self, service: str, workflow: str) -> Document:
         with self._workflow_reports() as reports:

@@ -105,7 +105,7 @@ def suspects(tape: Tape, beliefs: Mapping[int, float], fix: Fix) -> Suspects:
     by_belief = sorted(steps & beliefs.keys(), key=lambda index: (-beliefs[index], index))
     chosen = {index: beliefs[index] for index in by_belief[:MOST_CANDIDATES]}
     total = sum(chosen.values()) or 1.0
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     changes: dict[ArmKey, Change] = {}
     for call in tape.calls:
         if call.index not in chosen or call.step is None:
@@ -117,7 +117,7 @@ def suspects(tape: Tape, beliefs: Mapping[int, float], fix: Fix) -> Suspects:
         changes.setdefault(control, Change(call=call.index, answer=call.answer))
         changes.setdefault(resampled, Change(call=call.index))
         changes.setdefault(treatment, fix.at(call.index))
-        found.append(
+        candidates.append(
             Candidate(
                 call=call.index,
                 step=call.step,
@@ -128,7 +128,7 @@ def suspects(tape: Tape, beliefs: Mapping[int, float], fix: Fix) -> Suspects:
                 resampled=resampled,
             )
         )
-    return Suspects(candidates=tuple(found), changes=changes, others=len(by_belief) - len(chosen))
+    return Suspects(candidates=tuple(candidates), changes=changes, others=len(by_belief) - len(chosen))
 
 
 def may_go_live(
@@ -143,9 +143,9 @@ def may_go_live(
     """
     last = max(undeclared.values(), default=-1)
     least = last if fix.kind is ChangeKind.TEXT else last + 1
-    kept = [each for each in candidates if each.call >= least]
-    total = sum(each.belief for each in kept) or 1.0
-    return tuple(replace(each, belief=each.belief / total) for each in kept)
+    kept = [candidate for candidate in candidates if candidate.call >= least]
+    total = sum(candidate.belief for candidate in kept) or 1.0
+    return tuple(replace(candidate, belief=candidate.belief / total) for candidate in kept)
 
 
 def steps_to_try(verdict: Verdict, trajectory: Trajectory) -> tuple[Ranked, ...]:

@@ -138,11 +138,13 @@ class Conductor:
         options = " ".join(f"--allow-tool {name}" for name in self._undeclared)
         why = f"the live model may call {tools}, which would really run: {options}, if {_HARMLESS}"
         every = self.walk.candidates
-        kept = may_go_live(every, self.fix, self._undeclared)
-        if not kept:
+        candidates = may_go_live(every, self.fix, self._undeclared)
+        if not candidates:
             return self._ended(Decision.NOT_REPLAYABLE, why)
-        self.walk = Walk(kept, most_trials=self._options.most_trials)
-        left_out = ", ".join(str(each.step) for each in every if each.call not in {c.call for c in kept})
+        self.walk = Walk(candidates, most_trials=self._options.most_trials)
+        left_out = ", ".join(
+            str(each.step) for each in every if each.call not in {c.call for c in candidates}
+        )
         self._left_out += f"; not tried: step {left_out}, because {why}" if left_out else ""
         return None
 

@@ -42,12 +42,12 @@ def progress(conductor: Conductor) -> str:
         return head + served
     beliefs = walk.posterior()
     top = max(walk.tried, key=lambda c: (walk.decision(c) == "proved", beliefs.get(c.call, 0.0)))
-    found = walk.comparison(top)
+    comparison = walk.comparison(top)
     left = walk.trials_left()
     state = f"about {counted(left, 'trial')} left" if left else walk.decision(top).value
     return (
         f"{head}; step {top.step} ({_name(top.agent, 40)}): recorded {_rate(walk.arm(top.control))}, changed"
-        f" {_rate(walk.arm(top.treatment))}, effect {found.effect:+.2f}, {state}"
+        f" {_rate(walk.arm(top.treatment))}, effect {comparison.effect:+.2f}, {state}"
     )
 
 
@@ -104,8 +104,8 @@ def _uncounted(result: Experiment) -> list[str]:
     lines = []
     if result.invalid:
         lines.append(f"{counted(result.invalid, 'trial')} invalid:")
-        lines += [f"  {each.n}: {plain(each.text, 600)}" for each in result.reasons]
-        if (others := result.invalid - sum(each.n for each in result.reasons)) > 0:
+        lines += [f"  {reason.n}: {plain(reason.text, 600)}" for reason in result.reasons]
+        if (others := result.invalid - sum(reason.n for reason in result.reasons)) > 0:
             lines.append(f"  {others}: earlier, for other reasons")
     if result.copies:
         lines.append(
@@ -138,19 +138,19 @@ def forecast(expected: Forecast) -> RenderableType:
 
 def tool_lines(tools: Iterable[Planned]) -> list[str]:
     """Return a line for each tool."""
-    return [f"tool: {plain(each.tool, 60)} {plain(each.fate, 300)}" for each in tools]
+    return [f"tool: {plain(tool.tool, 60)} {plain(tool.fate, 300)}" for tool in tools]
 
 
-def _row(found: Finding) -> tuple[str, ...]:
-    low, high = found.comparison.interval
+def _row(finding: Finding) -> tuple[str, ...]:
+    low, high = finding.comparison.interval
     return (
-        str(found.candidate.step),
-        _name(found.candidate.agent, 30),
-        _rate(found.control),
-        _rate(found.treatment),
-        f"{found.comparison.effect:+.2f}",
+        str(finding.candidate.step),
+        _name(finding.candidate.agent, 30),
+        _rate(finding.control),
+        _rate(finding.treatment),
+        f"{finding.comparison.effect:+.2f}",
         f"{low:+.2f} to {high:+.2f}",
-        found.comparison.decision.value,
+        finding.comparison.decision.value,
     )
 
 
@@ -226,7 +226,7 @@ def forecast_of(prepared: Prepared, request: Request, workflow: Workflow, price:
 
 def price_of_call(call: RecordedCall, price: Price) -> float | None:
     """Return what a recorded call would cost again; ``None`` if its price is unknown."""
-    sent = call.answer.input_tokens or sum(len(str(each)) for each in call.messages) // _BYTES_PER_TOKEN
+    sent = call.answer.input_tokens or sum(len(str(message)) for message in call.messages) // _BYTES_PER_TOKEN
     return price(call.answer.model, sent, call.answer.output_tokens or _ANSWER_TOKENS)
 
 
@@ -240,7 +240,7 @@ def forecast_json(expected: Forecast) -> dict[str, Any]:
         "upstream": {"openai": expected.openai, "anthropic": expected.anthropic},
         "models": list(expected.models),
         "tools": [
-            {"name": each.tool, "fate": each.fate, "certain": each.is_certain} for each in expected.tools
+            {"name": tool.tool, "fate": tool.fate, "certain": tool.is_certain} for tool in expected.tools
         ],
         "live_calls": expected.live_calls,
         "trials": expected.trials,

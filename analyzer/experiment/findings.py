@@ -273,7 +273,7 @@ def _arm(arm: Arm) -> dict[str, Any]:
 
 
 def _reasons(reasons: Iterable[Reason]) -> list[dict[str, Any]]:
-    return [{"reason": each.text, "n": each.n} for each in reasons]
+    return [{"reason": reason.text, "n": reason.n} for reason in reasons]
 
 
 _FIXES: Final = {

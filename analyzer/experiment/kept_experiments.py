@@ -127,10 +127,10 @@ def packed_trial(file: str, keeper: SpanKeeper) -> bytes | None:
 
 def _names(candidates: Iterable[Candidate]) -> Mapping[ArmKey, str]:
     names: dict[ArmKey, str] = {}
-    for each in candidates:
-        names.setdefault(each.control, f"step-{each.step}-recorded")
-        names.setdefault(each.treatment, f"step-{each.step}-changed")
-        names.setdefault(each.resampled, f"step-{each.step}-resampled")
+    for candidate in candidates:
+        names.setdefault(candidate.control, f"step-{candidate.step}-recorded")
+        names.setdefault(candidate.treatment, f"step-{candidate.step}-changed")
+        names.setdefault(candidate.resampled, f"step-{candidate.step}-resampled")
     return names
 
 

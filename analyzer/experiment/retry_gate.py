@@ -221,6 +221,6 @@ def _posterior(share: Share, steps: int) -> tuple[tuple[float, float], ...]:
     places = [math.sin((step + 0.5) / steps * math.pi / 2) ** 2 for step in range(steps)]
     logs = [share.k * math.log(x) + (share.n - share.k) * math.log1p(-x) for x in places]
     highest = max(logs)
-    weights = [math.exp(each - highest) for each in logs]
+    weights = [math.exp(log - highest) for log in logs]
     total = math.fsum(weights)
     return tuple((x, weight / total) for x, weight in zip(places, weights, strict=True))

@@ -242,7 +242,7 @@ def _averaged(control: Arm, treatment: Arm, alternatives: Sequence[tuple[float, 
     """Return the log-likelihood averaged over alternatives."""
     logs = [_pair(control, treatment, low, high) for low, high in alternatives]
     highest = max(logs)
-    return highest + math.log(sum(math.exp(each - highest) for each in logs) / len(logs))
+    return highest + math.log(sum(math.exp(log - highest) for log in logs) / len(logs))
 
 
 def _pair(control: Arm, treatment: Arm, low: float, high: float) -> float:
@@ -320,7 +320,7 @@ class Sampling:
         return bool(draws) and not any(draw.source in self.sources and not draw.is_greedy for draw in draws)
 
 
-def count(trials: Iterable[TrialResult], known: Sampling) -> Arm:
+def count(trials: Iterable[TrialResult], sampling: Sampling) -> Arm:
     """Count the trials of one arm, with copies counted once."""
     n = successes = copies = 0
     seen: set[tuple[bool, frozenset[Draw]]] = set()
@@ -330,7 +330,7 @@ def count(trials: Iterable[TrialResult], known: Sampling) -> Arm:
             invalid.append(trial.invalid)
             continue
         key = (trial.success, frozenset(trial.draws))
-        if key in seen and known.may_be_copies(trial.draws):
+        if key in seen and sampling.may_be_copies(trial.draws):
             copies += 1
             continue
         seen.add(key)

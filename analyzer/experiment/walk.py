@@ -147,8 +147,8 @@ class Walk:
         changed = [key]
         if self._sampling.sources != self._counted_by:  # trials taken for copies turned out not to be
             self._counted_by, changed = frozenset(self._sampling.sources), list(self._trials)
-        for each in changed:
-            self._arms[each] = count(self._trials[each], self._sampling)
+        for arm_key in changed:
+            self._arms[arm_key] = count(self._trials[arm_key], self._sampling)
         self._decide(changed)
         self._posterior = None
 
@@ -179,8 +179,8 @@ class Walk:
     @property
     def proved(self) -> tuple[Candidate, ...]:
         """The candidates whose change heals, earliest first."""
-        found = (c for c in self.candidates if self._decisions.get(c.call) is Decision.PROVED)
-        return tuple(sorted(found, key=lambda candidate: candidate.step))
+        candidates = (c for c in self.candidates if self._decisions.get(c.call) is Decision.PROVED)
+        return tuple(sorted(candidates, key=lambda candidate: candidate.step))
 
     @property
     def tried(self) -> tuple[Candidate, ...]:
@@ -222,12 +222,12 @@ class Walk:
             if candidate.control not in changed and candidate.treatment not in changed:
                 continue
             control, treatment = self._arms[candidate.control], self._arms[candidate.treatment]
-            found = decide(control, treatment, self._alphas[candidate.call])
-            if found is Decision.UNDECIDED and self.passes(candidate):
-                found = Decision.REFUTED
+            decision = decide(control, treatment, self._alphas[candidate.call])
+            if decision is Decision.UNDECIDED and self.passes(candidate):
+                decision = Decision.REFUTED
             self._futile.discard(candidate.call)
-            if found is not Decision.UNDECIDED:
-                self._decisions[candidate.call] = found
+            if decision is not Decision.UNDECIDED:
+                self._decisions[candidate.call] = decision
             elif self._is_futile(candidate):
                 self._futile.add(candidate.call)
 
@@ -408,8 +408,8 @@ def _log_beta(a: float, b: float) -> float:
 def _is_proved(low: int, n: int, high: int, m: int, alpha: float) -> bool:
     if high * n - low * m < CLEAR_EFFECT * n * m - 1e-9:  # rules out most outcomes without their likelihoods
         return False
-    found = decide(Arm(n=n, successes=low), Arm(n=m, successes=high), alpha)
-    return found is Decision.PROVED
+    decision = decide(Arm(n=n, successes=low), Arm(n=m, successes=high), alpha)
+    return decision is Decision.PROVED
 
 
 @lru_cache(maxsize=_KNOWN_OUTCOMES)

@@ -175,10 +175,11 @@ def _steps(trajectory: Trajectory, decisive: Step | None) -> Iterator[str]:
         yield ""
     yield "| step | agent | kind | tool or receiver | status |"
     yield "|---|---|---|---|---|"
-    for one in shown:
-        mark = " **decisive**" if one is decisive else ""
-        target = _name(one.target) if one.target else ""
-        yield f"| {one.index}{mark} | {_name(one.agent)} | {one.kind.value} | {target} | {one.status.value} |"
+    for step in shown:
+        mark = " **decisive**" if step is decisive else ""
+        target = _name(step.target) if step.target else ""
+        cells = (f"{step.index}{mark}", _name(step.agent), step.kind.value, target, step.status.value)
+        yield f"| {' | '.join(cells)} |"
     yield ""
 
 

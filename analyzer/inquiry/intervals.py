@@ -54,7 +54,7 @@ def fisher(first: tuple[int, int], second: tuple[int, int]) -> float:
     ):  # each from the one before, exactly: ``comb`` for each takes milliseconds
         ways.append(ways[-1] * (many - k) * (right - k) // ((k + 1) * (more - right + k + 1)))
     own = ways[one - first_k]
-    return sum(each for each in ways if each <= own) / math.comb(n, right)
+    return sum(way for way in ways if way <= own) / math.comb(n, right)
 
 
 def newcombe(first: tuple[int, int], second: tuple[int, int], z: float = Z_95) -> Interval:

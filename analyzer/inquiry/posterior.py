@@ -267,7 +267,7 @@ def _quantile(scores: Sequence[float]) -> float | None:
 
 
 def _size(shares: Sequence[LogShares], rule: SetRule) -> int:
-    return sum(len(steps_within(one, rule)) for one in shares)
+    return sum(len(steps_within(share, rule)) for share in shares)
 
 
 def _masses_before(shares: LogShares, order: Order) -> Iterator[tuple[int, float]]:

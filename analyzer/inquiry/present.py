@@ -43,12 +43,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def set_in_prose(found: StepSet) -> str:
+def set_in_prose(step_set: StepSet) -> str:
     """Return what a set of steps promises: ``the decisive step is 4, 5 or 6 in 90 % of such runs (…)``."""
-    *first, last = map(str, found.steps)
+    *first, last = map(str, step_set.steps)
     steps = f"{', '.join(first)} or {last}" if first else last
-    low, high = found.interval
+    low, high = step_set.interval
     return (
-        f"the decisive step is {steps} in {found.coverage:.0%} of such runs (observed {found.observed:.0%} of"
-        f" {found.n} labelled runs, 95% interval {low:.0%} to {high:.0%})"
+        f"the decisive step is {steps} in {step_set.coverage:.0%} of such runs (observed"
+        f" {step_set.observed:.0%} of {step_set.n} labelled runs, 95% interval {low:.0%} to {high:.0%})"
     )

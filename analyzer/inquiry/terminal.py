@@ -105,8 +105,8 @@ def verdict_panel(attribution: Attribution, trajectory: Trajectory) -> Panel:
         if verdict.fix:
             lines.append(_field("fix", verdict.fix))
         lines += [_field(f"step {found.step}", f"“{plain(found.quote, 240)}”") for found in _telling(verdict)]
-        values = (one for one in attribution.lineage if one.origin is Origin.NOWHERE)
-        ways = [_way(one) for one in values if _changed(one) or one.value not in verdict.reason][
+        values = (origin for origin in attribution.lineage if origin.origin is Origin.NOWHERE)
+        ways = [_way(value) for value in values if _changed(value) or value.value not in verdict.reason][
             :_MOST_VALUES
         ]
         names = ["values", *[""] * len(ways)]
@@ -127,19 +127,21 @@ def verdict_panel(attribution: Attribution, trajectory: Trajectory) -> Panel:
     )
 
 
-def _way(one: ValueOrigin) -> str:
+def _way(origin: ValueOrigin) -> str:
     """Return where a value that nothing gives was written: ``71.52 EUR at step 4, for 71.25 of step 3``."""
-    if changed := _changed(one):
-        before, after = one.chain[changed - 1], one.chain[changed]
+    if changed := _changed(origin):
+        before, after = origin.chain[changed - 1], origin.chain[changed]
         told = f"{plain(before.value, 60)} of step {before.step}"
         return f"{plain(after.value, 60)} at step {after.step}, for {told}"
-    where = f" at step {one.step}" if one.step is not None else ""
-    return f"{plain(one.value, 60)}{where}, from nowhere in the run"
+    where = f" at step {origin.step}" if origin.step is not None else ""
+    return f"{plain(origin.value, 60)}{where}, from nowhere in the run"
 
 
-def _changed(one: ValueOrigin) -> int:
+def _changed(origin: ValueOrigin) -> int:
     """Return the place in its chain where a value became another one; 0 if it stayed as it was."""
-    return next((place for place, link in enumerate(one.chain) if place and link.change is Change.CHANGED), 0)
+    return next(
+        (place for place, link in enumerate(origin.chain) if place and link.change is Change.CHANGED), 0
+    )
 
 
 def attributes_table(attributes: Mapping[str, AttributeValue]) -> Table:
@@ -210,7 +212,7 @@ _LEAST: Final = 0.05
 
 def _telling(blame: Blame) -> list[Evidence]:
     """Return the evidence to show: no quote that the reason, or another one of the same step, contains."""
-    quotes = {(found.step, found.quote) for found in blame.evidence}
+    quotes = {(evidence.step, evidence.quote) for evidence in blame.evidence}
     return [
         found
         for found in blame.evidence

@@ -92,7 +92,7 @@ def to_json(attribution: Attribution, trajectory: Trajectory) -> dict[str, Any]:
             "duration_s": attribution.effort.duration_s,
             "error": attribution.error,
             "checked": list(attribution.checked),
-            "lineage": [_origin(one) for one in attribution.lineage],
+            "lineage": [_origin(origin) for origin in attribution.lineage],
             "failed_probability": blame.failed_probability if blame else None,
             "set": _step_set(blame.step_set) if blame and blame.step_set else None,
         }
@@ -124,15 +124,15 @@ def error_analysis(trajectory: Trajectory, reason: str) -> Analysis:
     return analysis_of(abstained(trajectory, Status.ERROR, reason), trajectory)
 
 
-def _origin(one: ValueOrigin) -> dict[str, Any]:
+def _origin(origin: ValueOrigin) -> dict[str, Any]:
     return {
-        "value": one.value,
-        "origin": one.origin.value,
-        "step": one.step,
-        "path": one.path or None,
-        "formula": one.formula or None,
+        "value": origin.value,
+        "origin": origin.origin.value,
+        "step": origin.step,
+        "path": origin.path or None,
+        "formula": origin.formula or None,
         "chain": [
-            {"step": link.step, "value": link.value, "change": link.change.value} for link in one.chain
+            {"step": link.step, "value": link.value, "change": link.change.value} for link in origin.chain
         ],
     }
 
@@ -167,13 +167,13 @@ def _pooled(pooled: Pooled, trajectory: Trajectory) -> dict[str, Any]:
     }
 
 
-def _step_set(found: StepSet) -> dict[str, Any]:
+def _step_set(step_set: StepSet) -> dict[str, Any]:
     return {
-        "steps": list(found.steps),
-        "coverage": found.coverage,
-        "observed": found.observed,
-        "interval": list(found.interval),
-        "n": found.n,
+        "steps": list(step_set.steps),
+        "coverage": step_set.coverage,
+        "observed": step_set.observed,
+        "interval": list(step_set.interval),
+        "n": step_set.n,
     }
 
 

@@ -194,22 +194,22 @@ def _is_again(act: Act, seen: set[int]) -> bool:
 def _contents_of(act: Act, step: Step, read: _OfferReader) -> _SpanContents:
     action = act.action
     is_call = step.kind is StepKind.LLM
-    given = action.input_messages or ((Message(role="input", text=action.input),) if action.input else ())
+    messages = action.input_messages or ((Message(role="input", text=action.input),) if action.input else ())
     answered = action.output_messages or (
         (Message(role="output", text=action.output),) if action.output else ()
     )
     if not is_call:
-        return _SpanContents(messages=given, answers=answered)
+        return _SpanContents(messages=messages, answers=answered)
     offered = read(act.span.attributes)
-    return _SpanContents(call=model_call(act.span), messages=given, answers=answered, offered=offered)
+    return _SpanContents(call=model_call(act.span), messages=messages, answers=answered, offered=offered)
 
 
 def _joined(trajectory: Trajectory, contents: Sequence[_SpanContents], clean: CleanRun) -> WholeRun:
     """Return the run with its messages, all cleaned together so that equal secrets get equal names."""
-    messages = [message for one in contents for message in one.messages]
-    messages += [message for one in contents for message in one.answers]
+    messages = [message for content in contents for message in content.messages]
+    messages += [message for content in contents for message in content.answers]
     texts = [text for message in messages for text in _texts_of(message)]
-    tools = list(dict.fromkeys(tool for one in contents for tool in one.offered))
+    tools = list(dict.fromkeys(tool for content in contents for tool in content.offered))
     texts += [text for tool in tools for text in (tool.description, tool.parameters)]
     count = len(trajectory.steps)
     # ``clean`` takes a run: the messages go through it as further steps.
@@ -221,19 +221,19 @@ def _joined(trajectory: Trajectory, contents: Sequence[_SpanContents], clean: Cl
     own = with_changes(cleaned, steps=cleaned.steps[:count])
     clean_texts = iter([step.input for step in cleaned.steps[count:]])
     retries = retries_of(own.steps)
-    given = [tuple([_message(message, clean_texts) for message in one.messages]) for one in contents]
+    given = [tuple([_message(message, clean_texts) for message in content.messages]) for content in contents]
     answered = [tuple([_message(message, clean_texts) for message in one.answers]) for one in contents]
     offers = {tool: _tool(tool, clean_texts) for tool in tools}
     steps = [
         _whole(
             step,
-            one.call,
+            span_contents.call,
             given[number],
             answered[number],
             retries.get(step.index),
-            offered=tuple([offers[tool] for tool in one.offered]),
+            offered=tuple([offers[tool] for tool in span_contents.offered]),
         )
-        for number, (step, one) in enumerate(zip(own.steps, contents, strict=True))
+        for number, (step, span_contents) in enumerate(zip(own.steps, contents, strict=True))
     ]
     return WholeRun(
         run_id=own.run_id,

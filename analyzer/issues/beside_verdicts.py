@@ -131,7 +131,7 @@ class BesideVerdicts:
             StoreError: the store refuses; the runs keep waiting.
         """
         verdicts = [one for commit in commits for one in commit.verdicts if not one.is_provisional]
-        found = [(self._waiting.get((one.tenant, one.run_id)), one) for one in verdicts]
+        found = [(self._waiting.get((verdict.tenant, verdict.run_id)), verdict) for verdict in verdicts]
         packed = [run.packed for run, _ in found if run is not None and run.packed is not None]
         if packed:
             self._labels.keep(packed, self._now_ns())
@@ -143,8 +143,8 @@ class BesideVerdicts:
         )
         self._history.note(
             [
-                (one.tenant, one.run_id, said_by(one), run.facts)
-                for run, one in found
+                (verdict.tenant, verdict.run_id, said_by(verdict), run.facts)
+                for run, verdict in found
                 if run is not None and run.facts
             ]
         )
@@ -273,9 +273,9 @@ class TextsBehind:
     def add(self, texts: Sequence[RunText]) -> None:
         """Hand over the texts of runs whose verdicts are committed; callable from any thread."""
         with self._lock:
-            for one in texts:
-                self._waiting.pop((one.tenant, one.run_id), None)
-                self._waiting[one.tenant, one.run_id] = one
+            for text in texts:
+                self._waiting.pop((text.tenant, text.run_id), None)
+                self._waiting[text.tenant, text.run_id] = text
             while len(self._waiting) > _MOST_WAITING:
                 self._waiting.popitem(last=False)
 

@@ -90,18 +90,18 @@ def lows_of(shares: Iterable[tuple[str, str, float]]) -> Mapping[tuple[str, ...]
 def regressed_of(reports: Iterable[WorkflowReport]) -> Series:
     """Return the series of workflows whose newest version fails more often."""
     return {
-        (as_label(one.service), as_label(one.workflow), as_label(one.versions[-1].release)): 1
-        for one in reports
-        if one.newest is not None and one.newest.is_alarm
+        (as_label(report.service), as_label(report.workflow), as_label(report.versions[-1].release)): 1
+        for report in reports
+        if report.newest is not None and report.newest.is_alarm
     }
 
 
 def passed_of(reports: Iterable[WorkflowReport]) -> Mapping[tuple[str, ...], float]:
     """Return the share of recent runs that passed, for each workflow with recent runs of known outcome."""
     return {
-        (as_label(one.service), as_label(one.workflow)): one.recent[0] / one.recent[1]
-        for one in reports
-        if one.recent[1]
+        (as_label(report.service), as_label(report.workflow)): report.recent[0] / report.recent[1]
+        for report in reports
+        if report.recent[1]
     }
 
 
@@ -170,7 +170,7 @@ class IssueService:
         self._reports = IssueReports(self.reader, is_fair_sample=self.counting.rules.is_fair_sample)
         self._watches = AgentCounts(self.reader)
         self._workflow_reports = WorkflowReports(self.reader)
-        self.delivery = tuple(DeliveryCounters(receiver=one.name) for one in self.receivers)
+        self.delivery = tuple(DeliveryCounters(receiver=receiver.name) for receiver in self.receivers)
 
     def close(self) -> None:
         """Stop the reading thread and close its connection."""
@@ -218,7 +218,7 @@ class IssueService:
             return IssueCounts(
                 states={state.value: states[state] for state in IssueState},
                 standing=standing_of(issues, now_ns),
-                alarms=alarms_of((one.place.service, one.place.agent) for one in alarms),
+                alarms=alarms_of((alarm.place.service, alarm.place.agent) for alarm in alarms),
                 shares_low=lows_of(self._reports.lows(now_ns)),
                 regressed=regressed_of(self._workflows_now(now_ns)),
                 passed_shares=passed_of(self._workflows_now(now_ns)),

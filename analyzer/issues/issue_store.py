@@ -178,8 +178,8 @@ class IssueStore:
 
     def run(self, tenant: Tenant, run_id: str) -> CountedRun | None:
         """Return the counted state of a run."""
-        found = self._runs("tenant = ? AND run_id = ?", (tenant, run_id))
-        return found[0] if found else None
+        runs = self._runs("tenant = ? AND run_id = ?", (tenant, run_id))
+        return runs[0] if runs else None
 
     def runs(self, keys: Sequence[tuple[Tenant, str]]) -> list[CountedRun]:
         """Return these runs as they are counted; runs that are not counted are left out."""
@@ -209,10 +209,10 @@ class IssueStore:
 
     def labelled_services(self, limit: int = 100) -> list[tuple[Tenant, str]]:
         """Return the tenants and services that have labelled runs."""
-        found = self.db.execute(
+        rows = self.db.execute(
             "SELECT DISTINCT tenant, service FROM counted_run WHERE label IS NOT NULL LIMIT ?", (limit,)
         )
-        return [(Tenant(tenant), service) for tenant, service in found]
+        return [(Tenant(tenant), service) for tenant, service in rows]
 
     def write_runs(self, runs: Iterable[CountedRun]) -> None:
         """Write the counted state of runs, each once; call it in a transaction."""
@@ -390,9 +390,9 @@ class CountedRows:
     def read_issues(self, keys: Iterable[Key]) -> None:
         """Read issues in advance, with one statement."""
         wanted = [key for key in dict.fromkeys(keys) if key not in self._issues]
-        found = self._store.issues_of(wanted)
+        issues = self._store.issues_of(wanted)
         self._issues.update(dict.fromkeys(wanted))
-        self._issues.update({(tenant, issue.fingerprint.id): issue for tenant, issue in found})
+        self._issues.update({(tenant, issue.fingerprint.id): issue for tenant, issue in issues})
 
     def issue(self, key: Key) -> Issue | None:
         """Return an issue in its current state."""

@@ -211,7 +211,7 @@ class Notifier:
             if now_ns < next_ns:
                 return (next_ns - now_ns) / _SECOND_NS
             unsent: list[UnsentNotice] = await self._in_db(self._store.unsent, name)
-            stale = [one.id for one in unsent if now_ns - one.notice.at_ns > _TOO_OLD_NS]
+            stale = [notice.id for notice in unsent if now_ns - notice.notice.at_ns > _TOO_OLD_NS]
             if stale:
                 await self._give_up(stale, "older than a day", now_ns)
                 continue
@@ -229,7 +229,7 @@ class Notifier:
             await asyncio.shield(self._done(batch, answer))
 
     async def _done(self, batch: list[UnsentNotice], answer: Answer) -> None:
-        ids = [one.id for one in batch]
+        ids = [notice.id for notice in batch]
         if answer.fate is Fate.REFUSED:
             await self._give_up(ids, answer.reason, self._now_ns())
             return
@@ -264,9 +264,9 @@ def merged(batch: list[UnsentNotice]) -> Notice:
     if len(batch) == 1:
         return batch[0].notice
     last = batch[-1].notice
-    titles = list(dict.fromkeys(one.notice.title for one in batch))
+    titles = list(dict.fromkeys(notice.notice.title for notice in batch))
     more = f"; and {len(titles) - _TITLES} more" if len(titles) > _TITLES else ""
-    tenants = {one.notice.tenant for one in batch}
+    tenants = {notice.notice.tenant for notice in batch}
     return Notice(
         kind=NoticeKind.MORE,
         tenant=tenants.pop() if len(tenants) == 1 else "",

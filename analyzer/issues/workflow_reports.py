@@ -190,10 +190,10 @@ class WorkflowReports:
         """
         of = {} if tenant is None else {"tenant": tenant}
         since_ns = now_ns - DAYS * DAY_NS
-        found = self._history.workflows(since_ns, 2, service=service, workflow=workflow, **of)
-        if len(found) > 1:
+        rows = self._history.workflows(since_ns, 2, service=service, workflow=workflow, **of)
+        if len(rows) > 1:
             raise WorkflowRefused(SEVERAL)
-        return found[0] if found else None
+        return rows[0] if rows else None
 
     def report(self, row: WorkflowRow, now_ns: int) -> WorkflowReport:
         """Return one workflow, of the last ``DAYS`` days."""
@@ -210,45 +210,48 @@ class WorkflowReports:
 
     def titles(self, report: WorkflowReport) -> dict[str, str]:
         """Return the titles of the issues that explain its changes, by id; forgotten ones are left out."""
-        ids = sorted({one.issue for change in report.changes for one in change.issues if one.issue})
-        found = self._store.issues_of([(report.tenant, issue) for issue in ids])
-        return {issue.fingerprint.id: issue.fingerprint.title for _, issue in found}
+        ids = sorted({issue.issue for change in report.changes for issue in change.issues if issue.issue})
+        issues = self._store.issues_of([(report.tenant, issue) for issue in ids])
+        return {issue.fingerprint.id: issue.fingerprint.title for _, issue in issues}
 
     def _report(self, row: WorkflowRow, since_ns: int, fix: Fix | None) -> WorkflowReport:
         tenant, service, workflow = row.tenant, row.service, row.workflow
         rows = self._history.of_workflow(tenant, service, workflow, MOST_RUNS)
         runs = [row for row in reversed(rows) if row.decided_ns >= since_ns]
-        known = [row for row in runs if row.said != Said.UNSAID]
+        history_rows = [row for row in runs if row.said != Said.UNSAID]
         return WorkflowReport(
             tenant=tenant,
             service=service,
             workflow=workflow,
             said=Counter(row.said for row in runs),
             versions=_versions(runs),
-            changes=self._changes(tenant, known),
-            recent=(sum(row.said == Said.PASSED for row in known[-RECENT:]), len(known[-RECENT:])),
-            newest=_newest(known),
-            fix=None if fix is None else self._fixed(tenant, known, fix),
+            changes=self._changes(tenant, history_rows),
+            recent=(
+                sum(row.said == Said.PASSED for row in history_rows[-RECENT:]),
+                len(history_rows[-RECENT:]),
+            ),
+            newest=_newest(history_rows),
+            fix=None if fix is None else self._fixed(tenant, history_rows, fix),
         )
 
-    def _fixed(self, tenant: Tenant, known: Sequence[HistoryRow], fix: Fix) -> FixReport | None:
-        at_ns = next((row.decided_ns for row in known if row.release == fix.release), fix.at_ns)
+    def _fixed(self, tenant: Tenant, rows: Sequence[HistoryRow], fix: Fix) -> FixReport | None:
+        at_ns = next((row.decided_ns for row in rows if row.release == fix.release), fix.at_ns)
         if at_ns is None:
             return None
-        before = [row for row in known if row.decided_ns < at_ns]
-        after = [row for row in known if row.decided_ns >= at_ns]
+        before = [row for row in rows if row.decided_ns < at_ns]
+        after = [row for row in rows if row.decided_ns >= at_ns]
         issues = issues_of(self._store, tenant, before), issues_of(self._store, tenant, after)
         passed = ([each is None for each in part] for part in issues)
         return FixReport(at_ns=at_ns, whole=before_and_after(*passed), fewer=explain(issues[1], issues[0]))
 
-    def _changes(self, tenant: Tenant, known: Sequence[HistoryRow]) -> tuple[ChangeReport, ...]:
-        points = change_points([row.said == Said.PASSED for row in known])
+    def _changes(self, tenant: Tenant, rows: Sequence[HistoryRow]) -> tuple[ChangeReport, ...]:
+        points = change_points([row.said == Said.PASSED for row in rows])
         if not points:
             return ()
-        issues = issues_of(self._store, tenant, known)
+        issues = issues_of(self._store, tenant, rows)
         return tuple(
             ChangeReport(
-                at_ns=known[point.place].decided_ns,
+                at_ns=rows[point.place].decided_ns,
                 point=point,
                 issues=explain(*_around(issues, point)) if point.is_drop else (),
             )
@@ -262,10 +265,10 @@ def passing_facts(db: StoreConnection, tenant: Tenant, service: str, workflow: s
     return tuple(facts.unpack(row.invariants) for row in rows)
 
 
-def issues_of(store: IssueStore, tenant: Tenant, known: Sequence[HistoryRow]) -> list[str | None]:
+def issues_of(store: IssueStore, tenant: Tenant, rows: Sequence[HistoryRow]) -> list[str | None]:
     """Return each run's issue: empty if it did not pass but is in none, ``None`` if it passed."""
-    issue_of = store.issue_ids([(tenant, row.run_id) for row in known])
-    return [None if row.said == Said.PASSED else issue_of.get((tenant, row.run_id), "") for row in known]
+    issue_of = store.issue_ids([(tenant, row.run_id) for row in rows])
+    return [None if row.said == Said.PASSED else issue_of.get((tenant, row.run_id), "") for row in rows]
 
 
 def _around(
@@ -350,16 +353,16 @@ class _CheckedRuns:
 
     def examples(self, one: Held) -> _Examples:
         """Return the newest runs that keep and that break an invariant; checks no more runs than needed."""
-        found = _Examples(kept=[], broken=[])
+        examples = _Examples(kept=[], broken=[])
         for place, row in enumerate(self._rows):
-            if found.are_enough(one):
+            if examples.are_enough(one):
                 break
             result = check(one.invariant, self._run(place))
             if isinstance(result, Broken):
-                found.broken.append(row.run_id)
+                examples.broken.append(row.run_id)
             elif result:
-                found.kept.append(row.run_id)
-        return found
+                examples.kept.append(row.run_id)
+        return examples
 
     def _run(self, place: int) -> Run:
         while len(self._runs) <= place:
@@ -367,17 +370,17 @@ class _CheckedRuns:
         return self._runs[place]
 
 
-def _newest(known: Sequence[HistoryRow]) -> Regression | None:
+def _newest(rows: Sequence[HistoryRow]) -> Regression | None:
     """Return the comparison of the newest version's runs with all runs before it."""
     first: dict[str, int] = {}
-    for place, row in enumerate(known):
+    for place, row in enumerate(rows):
         first.setdefault(row.version, place)
     if len(first) < 2:
         return None
     version, place = max(first.items(), key=lambda one: one[1])
-    before = known[:place]
+    before = rows[:place]
     failed = sum(row.said == Said.FAILED for row in before)
-    since = [row.said == Said.FAILED for row in known[place:] if row.version == version]
+    since = [row.said == Said.FAILED for row in rows[place:] if row.version == version]
     return regression((failed, len(before)), since)
 
 
@@ -386,7 +389,7 @@ def to_json(report: WorkflowReport) -> dict[str, Any]:
     return {
         **listed_json(report),
         "mined_runs": len(report.basis),
-        "always": [asdict(one) for one in report.always],
+        "always": [asdict(always_report) for always_report in report.always],
         "fix": None if report.fix is None else _fix_json(report.fix),
     }
 
@@ -401,16 +404,16 @@ def listed_json(report: WorkflowReport) -> dict[str, Any]:
         **_said(report.said),
         "versions": [
             {
-                "version": one.version,
-                "release": one.release,
-                "first": iso(one.first_ns),
-                **_said(one.said),
-                "against_before": None if one.against_before is None else asdict(one.against_before),
+                "version": version.version,
+                "release": version.release,
+                "first": iso(version.first_ns),
+                **_said(version.said),
+                "against_before": None if version.against_before is None else asdict(version.against_before),
             }
-            for one in report.versions
+            for version in report.versions
         ],
         "changes": [
-            {"at": iso(one.at_ns), **asdict(one.point), "issues": [asdict(each) for each in one.issues]}
+            {"at": iso(one.at_ns), **asdict(one.point), "issues": [asdict(issue) for issue in one.issues]}
             for one in report.changes
         ],
         "newest_version": None if newest is None else asdict(newest),
@@ -480,12 +483,12 @@ class FixReports:
             if row.release:
                 began.setdefault(row.release, row.decided_ns)
         fix = _fix(since, issue, tuple(began))
-        found = [
+        workflows = [
             self._fixed(tenant, issue, place, rows, fix) for place, rows in known.items() if fix is not None
         ]
         return IssueFix(
             since="" if fix is None else fix.release,
-            workflows=tuple(each for each in found if each is not None),
+            workflows=tuple(workflow for workflow in workflows if workflow is not None),
             releases=tuple(reversed(began))[:_MOST_RELEASES],
         )
 
@@ -494,13 +497,13 @@ class FixReports:
         return [row for row in reversed(rows) if row.decided_ns >= since_ns and row.said != Said.UNSAID]
 
     def _fixed(
-        self, tenant: Tenant, issue: Issue, place: tuple[str, str], known: Sequence[HistoryRow], fix: Fix
+        self, tenant: Tenant, issue: Issue, place: tuple[str, str], rows: Sequence[HistoryRow], fix: Fix
     ) -> FixedWorkflow | None:
-        at_ns = next((row.decided_ns for row in known if row.release == fix.release), fix.at_ns)
+        at_ns = next((row.decided_ns for row in rows if row.release == fix.release), fix.at_ns)
         if at_ns is None:
             return None
-        split = sum(row.decided_ns < at_ns for row in known)
-        failed_by = issues_of(self._store, tenant, known)
+        split = sum(row.decided_ns < at_ns for row in rows)
+        failed_by = issues_of(self._store, tenant, rows)
         passed = [one is None for one in failed_by]
         spared = [one != issue.fingerprint.id for one in failed_by]
         first = max(0, split - _AROUND)
@@ -513,7 +516,7 @@ class FixReports:
             whole=before_and_after(passed[:split], passed[split:]),
             spared=before_and_after(spared[:split], spared[split:]),
             change=change,
-            changed_ns=None if change is None else known[first + change.place].decided_ns,
+            changed_ns=None if change is None else rows[first + change.place].decided_ns,
         )
 
 
@@ -533,15 +536,15 @@ def fix_json(fix: IssueFix) -> dict[str, Any]:
         "releases": list(fix.releases),
         "workflows": [
             {
-                "service": one.service,
-                "workflow": one.workflow,
-                "at": iso(one.at_ns),
-                "passed": asdict(one.whole),
-                "spared": asdict(one.spared),
+                "service": workflow.service,
+                "workflow": workflow.workflow,
+                "at": iso(workflow.at_ns),
+                "passed": asdict(workflow.whole),
+                "spared": asdict(workflow.spared),
                 "change": None
-                if one.change is None or one.changed_ns is None
-                else {"at": iso(one.changed_ns), **asdict(one.change)},
+                if workflow.change is None or workflow.changed_ns is None
+                else {"at": iso(workflow.changed_ns), **asdict(workflow.change)},
             }
-            for one in fix.workflows
+            for workflow in fix.workflows
         ],
     }

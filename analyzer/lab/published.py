@@ -105,8 +105,8 @@ class AllAtOnce:
         is_checked = self.fidelity is Fidelity.CHECKED
         prompt = ask_for_all(trajectory, self.max_bytes, _ORIGIN if is_checked else "")
         settle = _agreeing if is_checked else _as_named
-        asked: Inquiry = ask_until_read(prompt, partial(_read, trajectory, settle), _FORMAT)
-        return (yield from asked)
+        prompts: Inquiry = ask_until_read(prompt, partial(_read, trajectory, settle), _FORMAT)
+        return (yield from prompts)
 
 
 def ask_for_all(trajectory: Trajectory, max_bytes: int, origin: str) -> Prompt:

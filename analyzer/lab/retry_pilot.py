@@ -181,7 +181,7 @@ class Pilot:
     ) -> ArmReport:
         valid = [(run, trial) for run, trial in trials[arm] if not trial.invalid]
         invalid = [trial.invalid for _, trial in trials[arm] if trial.invalid]
-        calls, blind = (_calls(trials[each]) for each in (arm, RetryArm.BLIND))
+        calls, blind = (_calls(trials[retry_arm]) for retry_arm in (arm, RetryArm.BLIND))
         return ArmReport(
             arm=arm,
             recovered=_share(trial.success for run, trial in valid if not run.passed),

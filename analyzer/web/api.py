@@ -135,12 +135,12 @@ async def _json(request: web.Request, expected: str = "expected JSON\n") -> obje
 
 async def _meant(issues: IssueReader, request: web.Request, tenant: Tenant) -> tuple[Tenant, str]:
     issue_id = request.match_info["issue_id"]
-    found = [one for one in await issues.tenants_of(issue_id) if not tenant or one == tenant]
-    if not found:
+    tenants = [one for one in await issues.tenants_of(issue_id) if not tenant or one == tenant]
+    if not tenants:
         raise web.HTTPNotFound(text="no such issue\n")
-    if len(found) > 1:
+    if len(tenants) > 1:
         raise web.HTTPConflict(text="several tenants have an issue of this id: send the tenant's header\n")
-    return found[0], issue_id
+    return tenants[0], issue_id
 
 
 async def _written(writing: Awaitable[bool]) -> None:
@@ -340,8 +340,8 @@ async def _one(context: PageContext, request: web.Request) -> web.Response:
 async def opinions_of(context: PageContext, verdict: StoredVerdict) -> list[dict[str, Any]]:
     """Return the second opinions on a run, newest first."""
     second = context.pages.second
-    found = await second.of(verdict.tenant, verdict.run_id) if second is not None else ()
-    return [opinion_document(one) for one in found]
+    opinions = await second.of(verdict.tenant, verdict.run_id) if second is not None else ()
+    return [opinion_document(opinion) for opinion in opinions]
 
 
 async def _steps(context: PageContext, request: web.Request) -> web.Response:
@@ -364,10 +364,10 @@ async def _asked_version(context: PageContext, request: web.Request, current: St
     number = read_number(request, "version", 1, 1, 10**9)
     if number == current.version:
         return current
-    found = await context.pages.runs.version(current, number)
-    if found is None:
+    verdict = await context.pages.runs.version(current, number)
+    if verdict is None:
         raise web.HTTPNotFound(text=f"no such version: the current one is {current.version}\n")
-    return found
+    return verdict
 
 
 async def read_steps(

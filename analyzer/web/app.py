@@ -371,15 +371,15 @@ def common_routes(is_ready: Callable[[], bool], metrics: CollectorRegistry) -> l
 
 async def _find_named(parts: WebParts, request: web.Request, run_id: str) -> StoredVerdict:
     """Return a run by its id, for the tenant of the request's header."""
-    found = await parts.find(run_id)
-    asked = _tenant(parts, request)
-    if asked:
-        found = [verdict for verdict in found if verdict.tenant == asked]
-    if not found:
+    verdicts = await parts.find(run_id)
+    tenant = _tenant(parts, request)
+    if tenant:
+        verdicts = [verdict for verdict in verdicts if verdict.tenant == tenant]
+    if not verdicts:
         raise web.HTTPNotFound(text="no such run\n")
-    if len(found) > 1:
+    if len(verdicts) > 1:
         raise web.HTTPConflict(text="several tenants have a run of this id: send the tenant's header\n")
-    return found[0]
+    return verdicts[0]
 
 
 def _tenant(parts: WebParts, request: web.Request) -> Tenant:

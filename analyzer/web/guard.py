@@ -258,8 +258,8 @@ class Sessions:
 
     def is_signed_in(self, request: web.Request) -> bool:
         """Tell whether the request comes from a signed-in browser."""
-        found = self._find(request.cookies.get(COOKIE, ""))
-        return found is not None and found.is_signed_in
+        session = self._find(request.cookies.get(COOKIE, ""))
+        return session is not None and session.is_signed_in
 
     def owner(self, request: web.Request) -> str | None:
         """Return the id of a request's session; ``None`` without a known one."""
@@ -306,14 +306,14 @@ class Sessions:
         return is_signed and self.wall_s() < int(ends_s)
 
     def _find(self, id_: str) -> _Session | None:
-        found = self._known.pop(id_, None)
+        session = self._known.pop(id_, None)
         now = self.clock()
-        if found is None and self._is_of_a_sibling(id_):
+        if session is None and self._is_of_a_sibling(id_):
             while len(self._known) >= MOST:
                 del self._known[next(iter(self._known))]
-            found = _Session(used=now, is_signed_in=True, ends_s=int(id_.rsplit(".", 2)[1]))
-        if found is None or now - found.used > LIFETIME_S or self.wall_s() >= found.ends_s:
+            session = _Session(used=now, is_signed_in=True, ends_s=int(id_.rsplit(".", 2)[1]))
+        if session is None or now - session.used > LIFETIME_S or self.wall_s() >= session.ends_s:
             return None
-        found.used = now
-        self._known[id_] = found  # mark it as most recently used
-        return found
+        session.used = now
+        self._known[id_] = session  # mark it as most recently used
+        return session

@@ -68,7 +68,7 @@ class Probes:
 
     def _health(self) -> ProbeAnswer:
         """Answer 200 while the process lives: a restart repairs no disk. Open to all: names no causes."""
-        faults = [(name, one.fault) for name, one in self.stores.items() if one.fault]
+        faults = [(name, condition.fault) for name, condition in self.stores.items() if condition.fault]
         lines = ["degraded" if faults else "ok"]
         lines += [f"the store of {name} {fault}: {_DEGRADED[name]}" for name, fault in faults]
         return ProbeAnswer(body="\n".join([*lines, ""]))
@@ -98,9 +98,9 @@ def answering(probe: Probe) -> Callable[[web.BaseRequest], Awaitable[web.StreamR
     """Return a handler of requests for the paths of ``PROBES``."""
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
-        found = await probe(request.path, ",".join(request.headers.getall("Accept", [])))
-        headers = {"Content-Type": found.content_type}
-        return web.Response(body=found.body.encode(), status=found.status, headers=headers)
+        probe_answer = await probe(request.path, ",".join(request.headers.getall("Accept", [])))
+        headers = {"Content-Type": probe_answer.content_type}
+        return web.Response(body=probe_answer.body.encode(), status=probe_answer.status, headers=headers)
 
     return answer
 

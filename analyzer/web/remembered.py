@@ -140,9 +140,9 @@ class PreparedParts:
             runs: the runs whose ids are in the key.
             make: returns the part and its size in characters.
         """
-        known = self._made.get(key)
-        if known is not None:
-            return cast("V", known.result)  # the key determines the type that ``make`` returned
+        made = self._made.get(key)
+        if made is not None:
+            return cast("V", made.result)  # the key determines the type that ``make`` returned
         result, size = await asyncio.to_thread(make)
         self._made.put(key, _Made(result, runs), size)
         return result

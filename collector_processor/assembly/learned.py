@@ -177,13 +177,13 @@ class Waits(Generic[K]):
 
     def count(self, key: K) -> int:
         """Return the number of observations; old ones fade."""
-        known = self._known.get(key)
-        return known.total if known else 0
+        histogram = self._known.get(key)
+        return histogram.total if histogram else 0
 
     def wait_s(self, key: K) -> float:
         """Return the seconds to wait: the 99.9th percentile with a margin; 0 without observations."""
-        known = self._known.get(key)
-        longest = known.quantile() if known else 0.0
+        histogram = self._known.get(key)
+        longest = histogram.quantile() if histogram else 0.0
         return longest * MARGIN + _MARGIN_S if longest else 0.0
 
 

@@ -158,7 +158,7 @@ class OpenTrace:
             self._note_links(spans)
         self.seen.update(ids)
         inherited, ended = self._resolve(spans, now) if self.missing else (_NOTHING, [])
-        if 0 in parents or any([one & TOP_BIT for one in bits]):  # noqa: C419 - hot: a list is faster
+        if 0 in parents or any([bit & TOP_BIT for bit in bits]):  # noqa: C419 - hot: a list is faster
             self._note_tops(spans)
         # Most children are calls like the ones before them, and say nothing new of their parent.
         below = map(inherited.get, ids)

@@ -56,9 +56,9 @@ def workflow_of(spans: Iterable[Span]) -> str:
     Parts that differ in every run are replaced: ``Crew_4f0c….kickoff`` becomes ``Crew_*.kickoff``.
     """
     ordered = sorted(spans, key=lambda span: span.start_ns)
-    known = {span.span_id for span in ordered}
+    span_ids = {span.span_id for span in ordered}
     declared = (span.attributes.get(GEN_AI_WORKFLOW_NAME) for span in ordered)
-    roots = (span.name for span in ordered if span.parent_id is None or span.parent_id not in known)
+    roots = (span.name for span in ordered if span.parent_id is None or span.parent_id not in span_ids)
     names = [name for name in (*declared, *roots) if isinstance(name, str)]
     plain = ("".join(filter(str.isprintable, name[: 4 * MOST_NAME])).strip() for name in names)
     return _CHANGING.sub("*", next(filter(None, plain), ""))[:MOST_NAME]

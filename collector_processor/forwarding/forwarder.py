@@ -119,10 +119,10 @@ class Forwarder:
         for send_queue in self._send_queues.values():
             dropped = [chunk for chunk in send_queue.memory if chunk.seq in unwanted]
             if dropped:
-                kept = [chunk for chunk in send_queue.memory if chunk.seq not in unwanted]
+                chunks = [chunk for chunk in send_queue.memory if chunk.seq not in unwanted]
                 send_queue.memory.clear()
-                send_queue.memory.extend(kept)
-                send_queue.queued_bytes = sum(chunk.size for chunk in kept)
+                send_queue.memory.extend(chunks)
+                send_queue.queued_bytes = sum(chunk.size for chunk in chunks)
             for chunk in dropped:
                 send_queue.known.discard(chunk.seq)
                 send_queue.memory_bytes -= chunk.size

@@ -136,19 +136,19 @@ class Reclaimer:
                 written.set_result(None)
 
         # Rows that are left out were done by now. Their marks must be durable, or they would count as lost.
-        kept = segment.to_keep()
+        keep = segment.to_keep()
         self._dispatch.now(Flush(segment=number, done=flushed))
         await written
         if not is_flushed:
             self._refused(segment, "thinned", OSError("its marks cannot be written"))
             return
         try:
-            offsets = await self._reads.run(partial(self._keeper.thin, number, version, kept))
+            offsets = await self._reads.run(partial(self._keeper.thin, number, version, keep))
         except OSError as error:
             self._refused(segment, "thinned", error)
         else:
             self._is_refused = False
-            self._segments.thinned(number, kept, offsets)
+            self._segments.thinned(number, keep, offsets)
             await self._reads.run(partial(self._keeper.drop_log, number, version))
         self.soon()
 
@@ -200,7 +200,7 @@ class Journal:
         limits: JournalLimits,
     ) -> None:
         loop = asyncio.get_running_loop()
-        salts = {found.number: found.salt for found in recovered if found.salt is not None}
+        salts = {segment.number: segment.salt for segment in recovered if segment.salt is not None}
         self._loop: Final = loop
         self._keeper: Final = JournalKeeper(directory, salts)
         self._lock: Final = lock

@@ -105,29 +105,29 @@ def recover_segments(directory: SegmentDirectory) -> list[RecoveredSegment]:
 
 def _recover(directory: SegmentDirectory, number: int, version: int) -> RecoveredSegment:
     marks_path, log_path = directory.marks(number), directory.log(number, version)
-    found = RecoveredSegment(number=number, version=version)
+    segment = RecoveredSegment(number=number, version=version)
     salt = _salt(number, log_path, marks_path)
     if salt is None:
         logger.error(
             "journal segment is damaged: nothing in it can be read, and its lost rows cannot be counted",
             extra={"segment": number},
         )
-        return found
-    found.salt = salt
+        return segment
+    segment.salt = salt
     marks = _read_marks(marks_path, salt)
     with log_path.open("rb", buffering=_BUFFER) as log:
-        present = _read_rows(log, salt, marks, found)
+        present = _read_rows(log, salt, marks, segment)
     missing_done = _sum(marks.done.values())  # those that are there were taken out
     missing = _less(marks.totals, present, missing_done, marks.counted)
-    found.lost = Counter({signal: items for signal, items in zip(SIGNALS, missing, strict=True) if items})
-    if found.lost:
+    segment.lost = Counter({signal: items for signal, items in zip(SIGNALS, missing, strict=True) if items})
+    if segment.lost:
         logger.error(
             "acknowledged rows are missing from a journal segment",
-            extra={"segment": number, "items": found.lost.total()},
+            extra={"segment": number, "items": segment.lost.total()},
         )
         counted = _totals([sum(items) for items in zip(marks.counted, missing, strict=True)])
         _count(directory.disk, marks_path, encode(Kind.COUNTED, 0, salt, totals=counted))
-    return found
+    return segment
 
 
 def _salt(number: int, *paths: Path) -> int | None:
@@ -194,8 +194,8 @@ def _follow(marks: _Marks, at: int, head: Head, body: bytes) -> None:
             pass
 
 
-def _read_rows(log: BinaryIO, salt: int, marks: _Marks, found: RecoveredSegment) -> ItemTotals:
-    """Add the intact rows to ``found``; return their items."""
+def _read_rows(log: BinaryIO, salt: int, marks: _Marks, segment: RecoveredSegment) -> ItemTotals:
+    """Add the intact rows to ``segment``; return their items."""
     present = [0] * len(SIGNALS)
     behind, end = FILE_BYTES, log.seek(0, SEEK_END)
     is_damaged = False
@@ -209,15 +209,15 @@ def _read_rows(log: BinaryIO, salt: int, marks: _Marks, found: RecoveredSegment)
         except CorruptBodyError:
             is_damaged = True
         else:
-            _add_row(at, head, meta, marks, found)
+            _add_row(at, head, meta, marks, segment)
             present[head.signal] += head.items
         marks.totals = _most(marks.totals, head.totals)
     if is_damaged:
-        logger.error("journal segment is damaged: reading its intact rows", extra={"segment": found.number})
+        logger.error("journal segment is damaged: reading its intact rows", extra={"segment": segment.number})
     return _totals(present)
 
 
-def _add_row(at: int, head: Head, meta: bytes, marks: _Marks, found: RecoveredSegment) -> None:
+def _add_row(at: int, head: Head, meta: bytes, marks: _Marks, segment: RecoveredSegment) -> None:
     position, row, signal = head.seq & _POSITIONS, unpack_row(meta), SIGNALS[head.signal]
     state = row.state
     if marks.done.pop(position, None):
@@ -230,19 +230,19 @@ def _add_row(at: int, head: Head, meta: bytes, marks: _Marks, found: RecoveredSe
             note for note in traces if (position, bytes.fromhex(note.trace_id)) not in marks.forgotten
         )
     queue = Queue(signal, row.tenant)
-    found.stored_bytes += row.size
+    segment.stored_bytes += row.size
     if state is State.DONE and not traces:
         return
-    found.rows[queue].add(position, at, row.size, head.items, state)
+    segment.rows[queue].add(position, at, row.size, head.items, state)
     if position in marks.rewritten:
-        found.rewritten[head.seq] = marks.rewritten[position]
+        segment.rewritten[head.seq] = marks.rewritten[position]
     if state is not State.DONE:
-        found.open_rows += 1
-        totals = found.waiting[queue]
+        segment.open_rows += 1
+        totals = segment.waiting[queue]
         totals.items += head.items
         totals.bytes += row.size
         totals.oldest_ns = min(totals.oldest_ns or row.received_ns, row.received_ns)
-    found.index += [
+    segment.index += [
         IndexEntry(
             tenant=row.tenant,
             note=note,

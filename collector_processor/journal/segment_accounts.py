@@ -230,13 +230,13 @@ class SegmentAccounts:
 
     def at(self, number: int) -> SegmentAccount:
         """Return a segment's account, creating it if needed."""
-        found = self._segments.get(number)
-        if found is None:
+        account = self._segments.get(number)
+        if account is None:
             is_late = bool(self._segments) and number < next(reversed(self._segments))
-            found = self._segments[number] = SegmentAccount(number)
+            account = self._segments[number] = SegmentAccount(number)
             if is_late:  # a small request of a later segment passed a large one
                 self._segments = dict(sorted(self._segments.items()))
-        return found
+        return account
 
     def place(self, queue: Queue, seq: int) -> Place | None:
         """Return where a row is stored; ``None`` if it is gone."""

@@ -371,12 +371,12 @@ class JournalWriter:
     def _rewrite(self, rewrites: Sequence[Rewrite]) -> None:
         """Store new bodies, with one flush for each segment."""
         for number, same in groupby(
-            sorted(rewrites, key=lambda one: one.seq), key=lambda one: segment_of(one.seq)
+            sorted(rewrites, key=lambda rewrite: rewrite.seq), key=lambda rewrite: segment_of(rewrite.seq)
         ):
             some = list(same)
             answers: Sequence[int | RefusedError]
             try:
-                records = [(Kind.REWRITTEN, one.seq, pack_body(one.body)) for one in some]
+                records = [(Kind.REWRITTEN, rewrite.seq, pack_body(rewrite.body)) for rewrite in some]
                 answers = self._add_marks(number, records, is_flushed=True)
             except OSError as error:
                 reason = f"cannot write to the journal: {error}"

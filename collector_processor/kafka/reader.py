@@ -207,13 +207,13 @@ class KafkaReader:
         return Mark(offset=first, upto=mark.upto, missing=mark.missing, segment=mark.segment)
 
     def _revoked(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        places = [Place(one.topic, one.partition) for one in partitions]
+        places = [Place(partition.topic, partition.partition) for partition in partitions]
         self._commit(self._on_loop(self._custody.revoked(places)))
         self._commits.forget(places)
 
     def _lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Give up partitions that another member already has."""
-        places = [Place(one.topic, one.partition) for one in partitions]
+        places = [Place(partition.topic, partition.partition) for partition in partitions]
         self._on_loop(self._custody.revoked(places, wait_s=0))
         self._commits.forget(places)
 

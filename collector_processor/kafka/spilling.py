@@ -191,8 +191,8 @@ class Spilling:
         self.counts.spilled += len(written)
         if places.get(place) is progress:  # else they are the next owner's
             progress.release(released)
-            for one in written:
-                self.recalled(one)
+            for spilled_part in written:
+                self.recalled(spilled_part)
 
 
 def _packed(place: Place, found: Iterable[tuple[TraceKey, Range, bytes]]) -> Sequence[SpilledPart]:

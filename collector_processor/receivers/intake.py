@@ -283,8 +283,8 @@ class Intake:
             waiting = {note.trace_id for note in held}
             passing = [note for note in notes if note.trace_id not in waiting]
             entries += [
-                row(piece, items, some, State.PENDING)
-                for piece, items, some in _pieces(arrival.signal, body, rest, passing)
+                row(piece, items, trace_notes, State.PENDING)
+                for piece, items, trace_notes in _pieces(arrival.signal, body, rest, passing)
             ]
         return tuple(entries)
 

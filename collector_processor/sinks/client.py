@@ -106,10 +106,10 @@ class SinkOutlet:
             since_ns: Unix ns; earlier scores may be left out.
         """
         try:
-            found = await self._hold(self._sink.read(runs, since_ns))
+            scores = await self._hold(self._sink.read(runs, since_ns))
         except _Failed as error:
             return error.outcome
-        return sorted(found, key=lambda score: score.said_ns)[-MOST_SCORES:]
+        return sorted(scores, key=lambda score: score.said_ns)[-MOST_SCORES:]
 
     async def _hold(self, exchange: Generator[Call, Any, T]) -> T:
         answer: Any = None

@@ -157,11 +157,11 @@ class RunTotalsRows:
     def note(self, verdicts: Iterable[StoredVerdict]) -> None:
         """Write the runs' newest verdicts, in the open transaction; totals stay as they are."""
         newest: dict[tuple[Tenant, str], StoredVerdict] = {}
-        for one in verdicts:
-            before = newest.get((one.tenant, one.run_id))
-            if before is None or before.version <= one.version:
-                newest[one.tenant, one.run_id] = one
-        self._db.write_rows(_WRITE_TOTALS, [verdict_row(one) for one in newest.values()])
+        for stored_verdict in verdicts:
+            before = newest.get((stored_verdict.tenant, stored_verdict.run_id))
+            if before is None or before.version <= stored_verdict.version:
+                newest[stored_verdict.tenant, stored_verdict.run_id] = stored_verdict
+        self._db.write_rows(_WRITE_TOTALS, [verdict_row(verdict) for verdict in newest.values()])
 
     def total(self, runs: Sequence[tuple[Tenant, str, RunTotals]]) -> None:
         """Write the totals of runs that have verdicts, in the open transaction."""

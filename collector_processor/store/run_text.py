@@ -125,14 +125,14 @@ class RunTextRows:
     def write(self, texts: Sequence[RunText]) -> None:
         """Write the texts of runs that still have a verdict, each in place of an earlier one."""
         with self._db.transaction(Flush.LATER):
-            for one in texts:
-                name = (one.tenant, one.run_id)
+            for text in texts:
+                name = (text.tenant, text.run_id)
                 self._db.execute(f"DELETE FROM run_text WHERE {_TENANTS_RUN}", name)  # noqa: S608 - our own words
                 self._db.execute(
                     "INSERT INTO run_text (tenant, run_id, text)"  # noqa: S608 - as above
                     " SELECT tenant, run_id, CAST(? AS TEXT) FROM run_totals"
                     f" WHERE {_TENANTS_RUN}",
-                    (one.text, *name),
+                    (text.text, *name),
                 )
 
     def missing(self, after: tuple[Tenant, str], limit: int = 200) -> list[tuple[Tenant, str]]:

@@ -40,7 +40,7 @@ class AbsentRows:
         """Store kinds of spans whose parents did not arrive during the wait."""
         with self._db.transaction():
             self._db.write_each(
-                _WRITE_ABSENT, [(*(getattr(one, name) for name in _ABSENT), False) for one in absent]
+                _WRITE_ABSENT, [(*(getattr(parent, name) for name in _ABSENT), False) for parent in absent]
             )
             self._prune(has_arrived=False)
 

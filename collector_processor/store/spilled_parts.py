@@ -38,16 +38,16 @@ class SpilledPartRows:
         """Write parts durably, all or none; delete those of all processes that are too old."""
         rows = [
             (
-                one.topic,
-                one.partition,
-                one.first,
-                one.key.tenant,
-                one.key.trace_id,
-                one.last,
+                part.topic,
+                part.partition,
+                part.first,
+                part.key.tenant,
+                part.key.trace_id,
+                part.last,
                 now_ns,
-                one.packed,
+                part.packed,
             )
-            for one in parts
+            for part in parts
         ]
         with self._db.transaction():
             self._db.execute("DELETE FROM spilled_part WHERE spilled_ns < ?", (now_ns - KEPT_S * _NS,))

@@ -142,34 +142,34 @@ class RunStore:
             if self.also is not None:
                 self.also(several)
 
-    def _write(self, several: Sequence[Commit]) -> None:
+    def _write(self, commits: Sequence[Commit]) -> None:
         """Write each table's rows with one statement; of rows with the same key, the last counts."""
         write, execute_each = self._db.write_rows, self._db.executemany
-        analysed = {key: (*key, one.times, upto_seq) for one in several for key, upto_seq in one.analysed}
+        analysed = {key: (*key, one.times, upto_seq) for one in commits for key, upto_seq in one.analysed}
         write(_WRITE_ANALYSED, list(analysed.values()))
-        self._write_parts(several)
-        for one in several:
+        self._write_parts(commits)
+        for one in commits:
             self._forget_parts(one)
         verdicts = {
-            (one.tenant, one.run_id, one.version): one for commit in several for one in commit.verdicts
+            (one.tenant, one.run_id, one.version): one for commit in commits for one in commit.verdicts
         }
         write(_WRITE_VERDICT, list(map(_verdict_columns, verdicts.values())))
         self.totals.note(verdicts.values())
-        post(self._db, [out for one in several for out in one.outgoing])
+        post(self._db, [out for commit in commits for out in commit.outgoing])
         # Delete first: the new row gets a new id, and the oldest ids are dropped.
-        places = {(each.tenant, each.run_id): each.packed for one in several for each in one.places}
+        places = {(place.tenant, place.run_id): place.packed for commit in commits for place in commit.places}
         execute_each("DELETE FROM place WHERE tenant = ? AND run_id = ?", list(places))
         write(_WRITE_PLACE, [(*key, len(packed), packed) for key, packed in places.items()])
-        if heeded := [one.heeded for one in several if one.heeded is not None]:
+        if heeded := [commit.heeded for commit in commits if commit.heeded is not None]:
             self._db.execute("DELETE FROM heeded")
             self._db.execute("INSERT INTO heeded (label) VALUES (?)", (heeded[-1],))
-        write(_WRITE_REWRITE, [row for one in several for row in _rewrites(one)])
+        write(_WRITE_REWRITE, [row for commit in commits for row in _rewrites(commit)])
 
-    def _write_parts(self, several: Iterable[Commit]) -> None:
+    def _write_parts(self, commits: Iterable[Commit]) -> None:
         """Store which runs the traces now form."""
         gone: list[TraceKey] = []
         parts: list[tuple[Tenant, TraceId, str, bytes]] = []
-        for commit in several:
+        for commit in commits:
             keys = {key.trace_id: key for key, _ in commit.analysed} if commit.identities else {}
             gone += keys.values()
             parts += [
@@ -291,10 +291,10 @@ class RunStore:
 
     def current(self, tenant: Tenant, run_id: str) -> StoredVerdict | None:
         """Return the run's highest version, if there is one."""
-        found = self._select(
+        verdicts = self._select(
             "WHERE tenant = ? AND run_id = ? ORDER BY version DESC LIMIT 1", (tenant, run_id)
         )
-        return found[0] if found else None
+        return verdicts[0] if verdicts else None
 
     def versions(self, tenant: Tenant, run_ids: Iterable[str]) -> list[StoredVerdict]:
         """Return all stored verdicts on several runs, the first versions first."""

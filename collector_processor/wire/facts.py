@@ -299,10 +299,10 @@ def linked_traces(body: bytes, start: int, end: int, own: bytes) -> tuple[bytes,
     """Return the other traces that a span links to, without duplicates, up to ``MAX_NOTE_LINKS``."""
     try:
         found = {
-            body[one.start : one.end]: None
+            body[message.start : message.end]: None
             for link in messages(body, start, end, _LINKS)
-            for one in messages(body, link.start, link.end, 1)
-            if one.end - one.start == TRACE_ID_BYTES
+            for message in messages(body, link.start, link.end, 1)
+            if message.end - message.start == TRACE_ID_BYTES
         }
     except MalformedRequestError:
         return ()

@@ -105,17 +105,17 @@ def scan_traces(
         MalformedRequestError: the bytes are not valid protobuf.
         TooCostlyError: the scan takes more steps.
     """
-    found = find_spans(body, most_steps)
-    places = found.places
-    found.take_steps((len(places) >> 1) + (len(body) // _SEARCH_BYTES if found.layout is ANY_ORDER else 0))
+    spans = find_spans(body, most_steps)
+    places = spans.places
+    spans.take_steps((len(places) >> 1) + (len(body) // _SEARCH_BYTES if spans.layout is ANY_ORDER else 0))
     traces = dict.fromkeys([place[3] for place in places])
     invalid = 0
     if _NO_TRACE in traces:
         del traces[_NO_TRACE]
         invalid = sum(place[3] == _NO_TRACE for place in places)
-    marked = marked_spans(body, places, found.layout)
+    marked = marked_spans(body, places, spans.layout)
     agents = {places[index][3] for index in marked}
-    if found.has_marked_scope:
+    if spans.has_marked_scope:
         agents.update(place[3] for place in places if place[2] != PLAIN)
     # Hints matter only in traces without a marker.
     if len(agents) < len(traces) and (hinted := hinted_spans(body, places, hints)):
@@ -124,9 +124,9 @@ def scan_traces(
     reported = [trace_id for trace_id in traces if trace_id in agents or trace_id.hex() in known]
     return ScanResult(
         item_count=len(places) - invalid,
-        traces=tuple(_notes(body, found, reported, marked)) if reported else (),
-        invalid=found.invalid + invalid,
-        max_item_bytes=found.largest,
+        traces=tuple(_notes(body, spans, reported, marked)) if reported else (),
+        invalid=spans.invalid + invalid,
+        max_item_bytes=spans.largest,
     )
 
 
@@ -327,10 +327,10 @@ def _require_few(body: bytes) -> None:
 
 def _members(body: bytes, at: int, end: int, path: tuple[int, ...]) -> Iterator[Field]:
     """Iterate over all fields of a request down to its items."""
-    for found in fields(body, at, end):
-        yield found
-        if path[1:] and found.number == path[0] and found.wire_type == LENGTH_DELIMITED:
-            yield from _members(body, found.start, found.end, path[1:])
+    for field in fields(body, at, end):
+        yield field
+        if path[1:] and field.number == path[0] and field.wire_type == LENGTH_DELIMITED:
+            yield from _members(body, field.start, field.end, path[1:])
 
 
 def _log_note(body: bytes, trace_id: bytes, records: list[tuple[int, int]], marked: set[bytes]) -> TraceNote:

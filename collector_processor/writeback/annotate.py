@@ -164,15 +164,15 @@ def _wrong_value(judgement: Judgement) -> dict[str, AttributeValue]:
     """Attributes of the value that the reason is about: the decisive step changed it, or made it up."""
     step, reason = judgement.decisive, judgement.attribution.verdict.reason
     assert step is not None
-    for one in judgement.attribution.lineage:
-        for before, link in zip((None, *one.chain), one.chain, strict=False):
-            is_first = before is None and one.origin is Origin.NOWHERE
+    for origin in judgement.attribution.lineage:
+        for before, link in zip((None, *origin.chain), origin.chain, strict=False):
+            is_first = before is None and origin.origin is Origin.NOWHERE
             is_wrong = link.step == step.index and (is_first or link.change is Change.CHANGED)
             if not is_wrong or link.value not in reason:
                 continue
             return {
                 names.FAILURE_VALUE: link.value,
-                names.FAILURE_VALUE_ORIGIN: one.origin.value,
+                names.FAILURE_VALUE_ORIGIN: origin.origin.value,
                 names.FAILURE_VALUE_EXPECTED: before.value if before else None,
                 names.FAILURE_VALUE_STEP_INDEX: before.step if before else None,
             }

@@ -103,8 +103,8 @@ def carriers(judgement: Judgement, trace: Trace, policy: CarrierPolicy) -> tuple
     decisive = spans.get((step.trace_id, step.span_id)) if step else None
     root = root_of(judgement.trajectory, trace)
     shown = {
-        each.name: finish(openinference_evaluation(each, judgement.failure_id), policy)
-        for each in evaluations(judgement, root)
+        evaluation.name: finish(openinference_evaluation(evaluation, judgement.failure_id), policy)
+        for evaluation in evaluations(judgement, root)
     }
     if decisive is not None and isinstance(blame, Blame):
         attributes = decisive_attributes(judgement, policy) | shown[FAILURE_ATTRIBUTION]

@@ -232,8 +232,8 @@ def score_entries(
     lanes = policy.lanes.get(tenant, ())
     if not lanes:
         return []
-    scores = tuple(_score_of(each, judgement, policy) for each in evaluations(judgement, root))
-    held = {each.place for each in scores}
+    scores = tuple(_score_of(evaluation, judgement, policy) for evaluation in evaluations(judgement, root))
+    held = {score.place for score in scores}
     withdrawn = tuple(place for place in _places(published, root) if place not in held)
     if not scores and not withdrawn:
         return []
@@ -284,9 +284,9 @@ def _places(published: StoredVerdict | None, root: Span | None) -> Iterator[Scor
 
 def attribution_places(verdicts: list[StoredVerdict]) -> list[ScorePlace]:
     """Return the places of the attributions of stored verdicts, each once."""
-    found = (
-        ScorePlace(name=FAILURE_ATTRIBUTION, trace_id=one.trace_id, span_id=one.span_id)
-        for one in verdicts
-        if one.trace_id and one.span_id and not one.is_provisional
+    places = (
+        ScorePlace(name=FAILURE_ATTRIBUTION, trace_id=verdict.trace_id, span_id=verdict.span_id)
+        for verdict in verdicts
+        if verdict.trace_id and verdict.span_id and not verdict.is_provisional
     )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(places))

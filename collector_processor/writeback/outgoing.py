@@ -285,8 +285,8 @@ def _ended_ns(run: Run) -> int:
 
 def service_of(run: Run) -> str:
     """Return the ``service.name`` of the run's root, or of its earliest span if the root never arrived."""
-    found = root_of(run.trajectory, run.trace)
-    return str(found.resource.attributes.get(SERVICE_NAME, "")) if found else ""
+    span = root_of(run.trajectory, run.trace)
+    return str(span.resource.attributes.get(SERVICE_NAME, "")) if span else ""
 
 
 def _withdrawn(judgement: Judgement, decision: Decision, policy: CarrierPolicy) -> Iterable[Span]:
@@ -339,12 +339,12 @@ def _additions(
             key in spans and ERROR in spans[key].attributes
         ):  # the original has Jaeger's error mark, or a false one
             added[key].pop(ERROR, None)
-    for each in evaluations(judgement, root_of(trajectory, decision.run.trace)):
-        key = (each.trace_id, each.span_id)
-        is_shown = each.name == TASK_SUCCESS or judgement.decisive is not None
+    for evaluation in evaluations(judgement, root_of(trajectory, decision.run.trace)):
+        key = (evaluation.trace_id, evaluation.span_id)
+        is_shown = evaluation.name == TASK_SUCCESS or judgement.decisive is not None
         if is_shown and key in spans and key in added:
             taken = {**spans[key].attributes, **added[key]}
-            added[key] |= annotation(each, judgement, policy, taken)
+            added[key] |= annotation(evaluation, judgement, policy, taken)
     return added
 
 

@@ -50,8 +50,8 @@ class Surroundings:
 
 def surroundings_in(context: Context) -> Surroundings | None:
     """Return the surroundings in ``context``, or ``None`` outside every operation."""
-    found = get_value(_KEY, context)
-    return found if isinstance(found, Surroundings) else None
+    value = get_value(_KEY, context)
+    return value if isinstance(value, Surroundings) else None
 
 
 def with_surroundings(context: Context, surroundings: Surroundings) -> Context:

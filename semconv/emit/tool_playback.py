@@ -66,8 +66,8 @@ def trial_attributes() -> dict[str, str]:
 
 def _variable(name: str, default: str) -> str:
     """Return a variable of the current trial."""
-    found = get_value(_RERUN)
-    return str(found.get(name, default)) if isinstance(found, dict) else default
+    value = get_value(_RERUN)
+    return str(value.get(name, default)) if isinstance(value, dict) else default
 
 
 def _address() -> str:

@@ -204,7 +204,7 @@ class Plan:
 
     def _passing_run(self, run: str) -> PassingState:
         """Return a passing run; equal answers count each: they say nothing of luck, but are what it does."""
-        seen = [each.result for each in self._outcomes[run, Side.TODAY]]
+        seen = [outcome.result for outcome in self._outcomes[run, Side.TODAY]]
         valid = [result for result in seen if not result.invalid]
         invalid = [result.invalid for result in seen if result.invalid]
         lost = invalid[-1] if len(invalid) >= _MOST_INVALID else ""
@@ -217,15 +217,15 @@ class Plan:
     def run(self, run: str) -> RunState:
         """Return one failed run."""
         seen = self._outcomes[run, Side.TODAY]
-        judged = [each.blamed for each in seen if each.blamed and not each.result.success]
+        judged = [outcome.blamed for outcome in seen if outcome.blamed and not outcome.result.success]
         today, yesterday = self._arm(run, Side.TODAY), self._arm(run, Side.YESTERDAY)
         return RunState(
             run_id=run,
             blamed=self._blamed[run],
             today=today,
             yesterday=yesterday,
-            is_compared=self.has_baseline or any(each.differs for each in seen),
-            masked=max((each.result.masked for each in seen), default=0),
+            is_compared=self.has_baseline or any(outcome.differs for outcome in seen),
+            masked=max((outcome.result.masked for outcome in seen), default=0),
             judged=len(judged),
             moved=sum(agent != self._blamed[run] for agent in judged),
             refused=self._refused.get(run) or _refused(today, yesterday),
@@ -318,7 +318,7 @@ class Plan:
         return len(self._outcomes[key]) + self._pending[key]
 
     def _arm(self, run: str, side: Side) -> Arm:
-        return count((each.result for each in self._outcomes[run, side]), self._sampling)
+        return count((outcome.result for outcome in self._outcomes[run, side]), self._sampling)
 
 
 def _refused(today: Arm, yesterday: Arm) -> str:
@@ -341,8 +341,8 @@ def _log_evidence(state: RunState) -> float:
     """
     if not state.is_compared:
         return 0.0
-    found = log_evidence_of_healing(*state.strict)
-    return min(0.0, found) if state.refused else found
+    evidence = log_evidence_of_healing(*state.strict)
+    return min(0.0, evidence) if state.refused else evidence
 
 
 def _paired(states: Sequence[RunState]) -> list[RunState]:

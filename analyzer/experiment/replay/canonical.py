@@ -96,20 +96,22 @@ def canonical(messages: Iterable[Message], omitted: frozenset[str] = frozenset()
     return _with_spoken_results(joined) if SPOKEN_RESULTS in omitted else tuple(joined)
 
 
-def _with_spoken_results(said: Iterable[Utterance]) -> tuple[Utterance, ...]:
+def _with_spoken_results(utterances: Iterable[Utterance]) -> tuple[Utterance, ...]:
     """Return a form without calls, with tools' results as the user's messages; drops empty lines."""
-    roles = ((_USER if each.role == _RESULT else each.role, each.text) for each in said)
+    roles = (
+        (_USER if utterance.role == _RESULT else utterance.role, utterance.text) for utterance in utterances
+    )
     return tuple(
         Utterance(role=role, text=_EMPTY_LINES.sub("\n", "\n".join(text for _, text in group)))
         for role, group in groupby(roles, key=itemgetter(0))
     )
 
 
-def masked(said: Iterable[Utterance]) -> tuple[Utterance, ...]:
+def masked(utterances: Iterable[Utterance]) -> tuple[Utterance, ...]:
     """Return the form without results of tools, times and random ids."""
     return tuple(
-        Utterance(role=each.role, text="" if each.role == _RESULT else _masked_text(each.text))
-        for each in said
+        Utterance(role=utterance.role, text="" if utterance.role == _RESULT else _masked_text(utterance.text))
+        for utterance in utterances
     )
 
 
@@ -127,12 +129,12 @@ def _cut(text: str, least: int = _PIECE) -> Iterator[str]:
     yield text[begin:]
 
 
-def key_of(said: Iterable[Utterance]) -> Key:
+def key_of(utterances: Iterable[Utterance]) -> Key:
     """Return the digest by which forms are compared."""
     digest = blake2b(digest_size=16)
-    for each in said:
-        body = each.text.encode("utf-8", "surrogatepass")
-        digest.update(b"%s %d:" % (each.role.encode(), len(body)))
+    for utterance in utterances:
+        body = utterance.text.encode("utf-8", "surrogatepass")
+        digest.update(b"%s %d:" % (utterance.role.encode(), len(body)))
         digest.update(body)
     return Key(digest.digest())
 
@@ -146,7 +148,7 @@ def first_difference(recorded: Mapping[int, Sequence[Utterance]], found: Sequenc
     """
     if not recorded:
         return Difference(call=None, found=_excerpt(found, 0))
-    lengths = {index: _common(said, found) for index, said in recorded.items()}
+    lengths = {index: _common(utterances, found) for index, utterances in recorded.items()}
     call = max(lengths, key=lambda index: (lengths[index], -index))
     at = lengths[call]
     expected, got = _around_difference(_text_at(recorded[call], at), _text_at(found, at))
@@ -211,12 +213,12 @@ def _common(one: Sequence[Utterance], other: Sequence[Utterance]) -> int:
     return count
 
 
-def _text_at(said: Sequence[Utterance], at: int) -> str:
-    return f"{said[at].role}: {said[at].text}" if at < len(said) else "(nothing more)"
+def _text_at(utterances: Sequence[Utterance], at: int) -> str:
+    return f"{utterances[at].role}: {utterances[at].text}" if at < len(utterances) else "(nothing more)"
 
 
-def _excerpt(said: Sequence[Utterance], at: int) -> str:
-    return _text_at(said, at)[:_EXCERPT]
+def _excerpt(utterances: Sequence[Utterance], at: int) -> str:
+    return _text_at(utterances, at)[:_EXCERPT]
 
 
 def _around_difference(one: str, other: str) -> tuple[str, str]:

@@ -145,9 +145,9 @@ class Gateway:
             "ANTHROPIC_BASE_URL": opened.root_url,
             TRIAL_VARIABLE: opened.root_url,
             **{
-                each.variable: f"{opened.root_url}/at/{each.variable}"
-                for each in self._options.remotes
-                if not each.command
+                remote.variable: f"{opened.root_url}/at/{remote.variable}"
+                for remote in self._options.remotes
+                if not remote.command
             },
             **self._trials[opened.trial].stand_ins.environment,
         }
@@ -175,7 +175,7 @@ class Gateway:
 
     def _expire(self) -> None:
         now = time.monotonic()
-        for name in [name for name, each in self._trials.items() if each.expires_s <= now]:
+        for name in [name for name, trial in self._trials.items() if trial.expires_s <= now]:
             self.close(name)
 
     async def _find(self, request: web.Request) -> RunningTrial:
@@ -188,10 +188,10 @@ class Gateway:
                 )
         elif not names_this_machine(request.headers.get("Host", ""), self._options.allowed_hosts):
             raise web.HTTPForbidden(text="expected a Host header that names this machine\n")
-        found = self._trials.get(request.match_info["trial"])
-        if found is None or found.expires_s <= time.monotonic():
+        trial = self._trials.get(request.match_info["trial"])
+        if trial is None or trial.expires_s <= time.monotonic():
             raise web.HTTPNotFound(text="no such trial, or it has expired\n")
-        return found
+        return trial
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer one request from a workflow."""
@@ -291,12 +291,12 @@ class Gateway:
         """Answer a tool call to an address in the workflow's environment."""
         opened = await self._find(request)
         variable = request.match_info["variable"]
-        found = next((each for each in self._options.remotes if each.variable == variable), None)
-        if found is None:
+        tools = next((remote for remote in self._options.remotes if remote.variable == variable), None)
+        if tools is None:
             raise web.HTTPNotFound(text="no tool is declared at this address\n")
-        if found.is_mcp:
-            return await over_mcp(opened.trial, found, request, self._upstream, opened.until_its_end)
-        return await over_http(opened.trial, found, request)
+        if tools.is_mcp:
+            return await over_mcp(opened.trial, tools, request, self._upstream, opened.until_its_end)
+        return await over_http(opened.trial, tools, request)
 
 
 def reachable(host: str) -> str:

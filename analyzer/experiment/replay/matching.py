@@ -93,13 +93,13 @@ class Spoken:
 
     def key(self, match: Match = Match.EXACT, omitted: frozenset[str] = NOTHING) -> Key:
         """Return the key for comparison, without the roles in ``omitted``."""
-        found = self._keys.get((match, omitted))
-        if found is None:
+        key = self._keys.get((match, omitted))
+        if key is None:
             form = self.form(omitted | {SYSTEM} if match in _REWORDED else omitted)
             shown = masked(form) if match in _MASKED else form
             kind = Utterance(role="kind", text=self.kind.value)
-            found = self._keys[match, omitted] = key_of((kind, *shown))
-        return found
+            key = self._keys[match, omitted] = key_of((kind, *shown))
+        return key
 
     def prepare(self, matches: Iterable[Match], omissions: Iterable[frozenset[str]]) -> None:
         """Compute every key that ``Waiting.find`` may need, on another thread than the event loop's."""

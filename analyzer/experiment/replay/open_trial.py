@@ -46,10 +46,10 @@ class StandIns:
         """Environment variables through which the workflow finds them."""
         self._folder: TemporaryDirectory[str] | None = None
         programs: dict[str, list[dict[str, Any]]] = {}
-        for each in remotes:
-            if each.command:
+        for remote in remotes:
+            if remote.command:
                 self._folder = self._folder or TemporaryDirectory(prefix="blamespan-trial-")
-                program, server = self._server(each, Path(self._folder.name), root_url)
+                program, server = self._server(remote, Path(self._folder.name), root_url)
                 programs.setdefault(program, []).append(server)
         for program, servers in programs.items():
             assert self._folder is not None

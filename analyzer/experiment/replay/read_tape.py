@@ -114,15 +114,15 @@ def _expanded(calls: Sequence[_Seen]) -> list[_Seen]:
     """Prepend the conversation kept by the provider (``previous_response_id``) to each call's messages."""
     known: dict[str, tuple[Message, ...]] = {}
     expanded: list[_Seen] = []
-    for each in sorted(calls, key=lambda seen: (seen.act.span.start_ns, seen.act.index)):
-        earlier = known.get(each.facts.previous_response_id, ())
-        system = tuple(message for message in each.messages if message.role == "system")
-        own = tuple(message for message in each.messages if message.role != "system")
-        full = each if not earlier else replace(each, messages=(*system, *earlier, *own))
+    for call in sorted(calls, key=lambda seen: (seen.act.span.start_ns, seen.act.index)):
+        earlier = known.get(call.facts.previous_response_id, ())
+        system = tuple(message for message in call.messages if message.role == "system")
+        own = tuple(message for message in call.messages if message.role != "system")
+        full = call if not earlier else replace(call, messages=(*system, *earlier, *own))
         expanded.append(full)
-        if each.facts.response_id:
+        if call.facts.response_id:
             conversation = tuple(message for message in full.messages if message.role != "system")
-            known[each.facts.response_id] = (*conversation, *each.act.action.output_messages)
+            known[call.facts.response_id] = (*conversation, *call.act.action.output_messages)
     return expanded
 
 
@@ -267,13 +267,15 @@ def obstacle_of_call(
     act: Act, facts: CallFacts, messages: Sequence[Message], allow_tools: frozenset[str]
 ) -> NotReplayable | None:
     """Return the obstacle to replaying a model call, if any."""
-    found = next(chain(_in_its_texts(act, messages), _at_the_provider(act, facts, allow_tools)), None)
-    if found is None:
+    not_replayable = next(
+        chain(_in_its_texts(act, messages), _at_the_provider(act, facts, allow_tools)), None
+    )
+    if not_replayable is None:
         return None
     return NotReplayable(
-        obstacle=found.obstacle,
-        reason=f"span {act.span.span_id}: {found.reason}",
-        mend=found.mend,
+        obstacle=not_replayable.obstacle,
+        reason=f"span {act.span.span_id}: {not_replayable.reason}",
+        mend=not_replayable.mend,
         span_id=act.span.span_id,
     )
 

@@ -89,8 +89,8 @@ def _text(value: Any) -> str:
 
 async def over_http(trial: Trial, tools: RemoteTools, request: web.Request) -> web.Response:
     """Answer a tool's request over plain HTTP with its recorded result."""
-    asked = await _http_call(request, f"/at/{tools.variable}/")
-    found = trial.use_http_tool(tools.tools, asked.asks_for) if asked else _unreadable(trial, tools)
+    http_call = await _http_call(request, f"/at/{tools.variable}/")
+    found = trial.use_http_tool(tools.tools, http_call.asks_for) if http_call else _unreadable(trial, tools)
     if isinstance(found, Refuse):
         return web.json_response({"error": f"blamespan: {found.reason}"}, status=_REFUSED)
     return web.Response(
@@ -111,7 +111,7 @@ async def _http_call(request: web.Request, address: str) -> HttpCall | None:
         return None
     query = dict(parse_qsl(request.query_string, keep_blank_values=True))
     segments = request.raw_path.partition("?")[0].partition(address)[2].split("/")
-    return HttpCall(given={**query, **body}, segments=[unquote(each) for each in segments])
+    return HttpCall(given={**query, **body}, segments=[unquote(segment) for segment in segments])
 
 
 def _unreadable(trial: Trial, tools: RemoteTools) -> Refuse:

@@ -66,8 +66,8 @@ class Tools:
             wanted: its arguments, as ``canonical_json`` writes them.
         """
         among = frozenset(names)
-        found = self._like(among, lambda tool: canonical_json(tool.arguments) == wanted)
-        first = next(found, None)
+        tools = self._like(among, lambda tool: canonical_json(tool.arguments) == wanted)
+        first = next(tools, None)
         return self.run(among) if first is None else self._play(first)
 
     def run(self, names: Iterable[str]) -> RunTool | None:
@@ -78,8 +78,8 @@ class Tools:
         self, names: Iterable[str], is_asked: Callable[[RecordedTool], bool]
     ) -> RecordedTool | None:
         """Return the recorded result for a request; ``None`` unless it matches exactly one tool."""
-        found = list(self._like(frozenset(names), is_asked))
-        return self._play(found[0]) if len({tool.name for tool in found}) == 1 else None
+        tools = list(self._like(frozenset(names), is_asked))
+        return self._play(tools[0]) if len({tool.name for tool in tools}) == 1 else None
 
     def missing(self) -> tuple[str, ...]:
         """Return the tools with an execution that should have been requested but was not."""
@@ -101,7 +101,7 @@ class Tools:
     def runs_elsewhere(self, answer: Answer) -> str:
         """Return why a tool that a recorded answer calls would really run; empty if it would not."""
         away = {name: place for tools, place in self._unconnected.values() for name in tools}
-        called = next((each.name for each in answer.calls if each.name in away), None)
+        called = next((call.name for call in answer.calls if call.name in away), None)
         if called is None:
             return ""
         return (
@@ -133,7 +133,7 @@ class Tools:
 def played_tools(tape: Tape, remotes: Iterable[RemoteTools] = ()) -> frozenset[str]:
     """Return the tools that get their results from the gateway."""
     ours = frozenset(tool.name for tool in tape.tools if tool.is_ours)
-    return ours.union(*(each.tools for each in remotes))
+    return ours.union(*(remote.tools for remote in remotes))
 
 
 @record
@@ -149,7 +149,7 @@ class Planned:
 
 def plan(tape: Tape, rules: ToolRules) -> tuple[Planned, ...]:
     """Return the treatment of each tool that the run executed or a model called, in order of names."""
-    called = (each.name for call in tape.calls for each in call.answer.calls)
+    called = (tool_call.name for call in tape.calls for tool_call in call.answer.calls)
     names = {tool.name for tool in tape.tools}.union(called, rules.allowed)
     return tuple(_planned(name, tape, rules) for name in sorted(names - tape.delegations))
 
@@ -157,7 +157,7 @@ def plan(tape: Tape, rules: ToolRules) -> tuple[Planned, ...]:
 def _planned(name: str, tape: Tape, rules: ToolRules) -> Planned:
     if name in rules.allowed:
         return Planned(tool=name, fate="really runs in every trial (--allow-tool)")
-    remote = next((each for each in rules.remotes if name in each.tools), None)
+    remote = next((tools for tools in rules.remotes if name in tools.tools), None)
     if remote is not None and remote.is_mcp:
         return Planned(tool=name, fate=f"gets recorded results over MCP ({remote.place})")
     if remote is not None:

@@ -135,13 +135,13 @@ class Corrections:
             def take(checked: CheckedLabel = checked) -> tuple[AcceptedLabel, list[Corrected], int] | None:
                 with self.store.transaction():
                     later = self._has_later(verdict, said_ns)
-                    given = None if later else store_label(self.labels, verdict, checked, self.store)
-                    return None if given is None else (given, *self._follow())
+                    label = None if later else store_label(self.labels, verdict, checked, self.store)
+                    return None if label is None else (label, *self._follow())
 
             if (taken := await self.commits.in_turn(take)) is not None:
-                given, corrected, seen = taken
+                accepted_label, corrected, seen = taken
                 self._committed(corrected, seen)
-                return given
+                return accepted_label
 
     def _has_later(self, verdict: StoredVerdict, said_ns: int) -> bool:
         labels = self.labels.labels(verdict.tenant, verdict.run_id)
@@ -230,7 +230,7 @@ def _evidence(previous: StoredVerdict, step: int | None) -> tuple[Evidence, ...]
         for one in previous.fields.get("evidence") or ()
         if isinstance(one, dict) and isinstance(one.get("step"), int) and isinstance(one.get("quote"), str)
     ]
-    return tuple(sorted(quotes, key=lambda one: one.step != step))
+    return tuple(sorted(quotes, key=lambda evidence: evidence.step != step))
 
 
 def _text(value: object) -> str:

@@ -106,16 +106,16 @@ class LabelStore:
         Raises:
             StoreError: the disk refuses.
         """
-        kept = tuple(runs)
+        packed_runs = tuple(runs)
         with self.transaction(Flush.LATER):
             self._db.write_each(
                 _WRITE_RUN,
                 [
                     (run.tenant, run.run_id, run.is_failure, now_ns, len(run.packed), run.packed)
-                    for run in kept
+                    for run in packed_runs
                 ],
             )
-            self._unpruned += sum(len(run.packed) for run in kept)
+            self._unpruned += sum(len(run.packed) for run in packed_runs)
             if self._unpruned > self._quota * _PRUNE_EVERY:
                 self._prune()
                 self._unpruned = 0

@@ -79,9 +79,9 @@ def find_run(verdicts: RunStore, prefix: str, tenant: Tenant | None) -> StoredVe
         NoSuchRun: there is none, or there are several.
     """
     is_text = f"{prefix}{tenant}".isprintable()  # false for surrogates, which represent undecodable bytes
-    found = verdicts.starting_with(prefix, tenant, _MOST_FOUND) if prefix and is_text else []
-    exact = [verdict for verdict in found if verdict.run_id == prefix]
-    match exact or found:
+    stored_verdicts = verdicts.starting_with(prefix, tenant, _MOST_FOUND) if prefix and is_text else []
+    exact = [verdict for verdict in stored_verdicts if verdict.run_id == prefix]
+    match exact or stored_verdicts:
         case [verdict]:
             return verdict
         case []:
@@ -190,13 +190,13 @@ def proved_runs(
 
     A refutation is a rejection with the step that is not to blame; the right one is not known.
     """
-    found: list[LabelledRun] = []
+    runs: list[LabelledRun] = []
     for run_id, opinion in newest_proofs(labels, opinions, tenant).items():
         verdict = verdicts.current(tenant, run_id)
         if verdict is None:
             continue
         label = _label_of(opinion, verdict)
-        found.append(
+        runs.append(
             LabelledRun(
                 label=label,
                 packed=labels.kept(tenant, run_id),
@@ -204,16 +204,16 @@ def proved_runs(
                 is_refuted=label.kind is LabelKind.REJECTED and label.step is not None,
             )
         )
-    return found
+    return runs
 
 
 def newest_proofs(
     labels: LabelStore, opinions: OpinionStore, tenant: Tenant, most: int = MAX_OPINIONS
 ) -> dict[str, Opinion]:
     """Return the newest experiment's result on each run without a person's label, of the newest ``most``."""
-    newest = {one.run_id: one for one in reversed(opinions.by_method(tenant, EXPERIMENT, most))}
+    newest = {opinion.run_id: opinion for opinion in reversed(opinions.by_method(tenant, EXPERIMENT, most))}
     said = labels.current([(tenant, run_id) for run_id in newest])
-    return {run_id: one for run_id, one in newest.items() if (tenant, run_id) not in said}
+    return {run_id: opinion for run_id, opinion in newest.items() if (tenant, run_id) not in said}
 
 
 def tried_step(fields: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -87,8 +87,8 @@ def choose(candidates: Iterable[Candidate], labelled: Mapping[str, int], most: i
     """
     found = list(candidates)
     random = sorted((one for one in found if is_random(one.name)), key=lambda one: _place("random", one.name))
-    others = [one for one in found if not is_random(one.name)]
-    doubts = [_doubt(one) for one in others]
+    others = [candidate for candidate in found if not is_random(candidate.name)]
+    doubts = [_doubt(candidate) for candidate in others]
     taken = Counter(labelled)
     questions: list[Question] = []
     while len(questions) < most and (random or others):

@@ -80,13 +80,13 @@ def worths(
     known, versions = _known_runs(labels, verdicts, opinions, tenant)
     found: defaultdict[str, Worth] = defaultdict(Worth)
     counted = set[str]()
-    for one in sorted(versions, key=lambda one: one.decided_ns):
-        step, mode = known[one.run_id], one.fields.get("mode")
-        is_own = one.fields.get("method") == "signals" and one.status == Status.ATTRIBUTED
-        if step is None or not is_own or not isinstance(mode, str) or not mode or one.run_id in counted:
+    for version in sorted(versions, key=lambda verdict: verdict.decided_ns):
+        step, mode = known[version.run_id], version.fields.get("mode")
+        is_own = version.fields.get("method") == "signals" and version.status == Status.ATTRIBUTED
+        if step is None or not is_own or not isinstance(mode, str) or not mode or version.run_id in counted:
             continue
-        counted.add(one.run_id)
-        found[mode] = _judged(found[mode], one.fields, step)
+        counted.add(version.run_id)
+        found[mode] = _judged(found[mode], version.fields, step)
     return {mode: worth for mode, worth in found.items() if worth.labelled}
 
 
@@ -110,8 +110,8 @@ def _known_runs(
     said = {label.run_id: label for label in labels.newest(tenant, MOST_RUNS)}
     proofs = newest_proofs(labels, opinions, tenant, MOST_RUNS)
     versions = verdicts.versions(tenant, sorted({*said, *proofs}))
-    labelled = {(one.run_id, one.version): one for one in versions}
-    known = {run_id: _proved(one.fields) for run_id, one in proofs.items()}
+    labelled = {(version.run_id, version.version): version for version in versions}
+    known = {run_id: _proved(opinion.fields) for run_id, opinion in proofs.items()}
     known |= {run_id: _labelled(one, labelled.get((run_id, one.version))) for run_id, one in said.items()}
     return known, versions
 
@@ -137,8 +137,8 @@ def _first_answers(
     verdicts: Iterable[StoredVerdict], opinions: Iterable[Opinion]
 ) -> dict[tuple[str, str], Mapping[str, Any]]:
     """Return what was pooled when a model first answered about a run, by run and model."""
-    given = [(one.decided_ns, one.run_id, one.fields) for one in verdicts]
-    given += [(one.given_ns, one.run_id, one.fields) for one in opinions]
+    given = [(verdict.decided_ns, verdict.run_id, verdict.fields) for verdict in verdicts]
+    given += [(opinion.given_ns, opinion.run_id, opinion.fields) for opinion in opinions]
     found: dict[tuple[str, str], Mapping[str, Any]] = {}
     for _, run_id, document in sorted(given, key=lambda one: one[0]):
         model, pooled = document.get("model"), document.get(POOLED)

@@ -55,7 +55,7 @@ def families(keys: Sequence[RunKeys], most: int | None = None) -> tuple[str, ...
     A task with more than ``most`` runs relates none of them: if all runs have the same task, future ones will
     have it too, so nothing leaks.
     """
-    runs_of = Counter(one.task for one in keys)
+    runs_of = Counter(key.task for key in keys)
     leader: dict[str, str] = {}
 
     def leader_of(key: str) -> str:
@@ -67,7 +67,7 @@ def families(keys: Sequence[RunKeys], most: int | None = None) -> tuple[str, ...
         if one.task and (most is None or runs_of[one.task] <= most):
             first, other = sorted((leader_of(f"h{one.history}"), leader_of(f"t{one.task}")))
             leader[other] = first  # histories sort before tasks
-    return tuple(leader_of(f"h{one.history}") for one in keys)
+    return tuple(leader_of(f"h{key.history}") for key in keys)
 
 
 def split(runs: Sequence[Conversation], count: int) -> tuple[tuple[int, ...], ...]:

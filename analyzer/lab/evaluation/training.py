@@ -196,7 +196,7 @@ def train(examples: Sequence[Example]) -> Ranker:
     if len(right) < FEWEST:
         raise TrainingImpossible(f"{len(right)} labelled runs: a ranker needs {FEWEST} at the least")
     heard = zip(_opinions_out_of_fold(examples), examples, strict=True)
-    said = [opinion for opinion, each in heard if not each.is_refuted]
+    said = [opinion for opinion, example in heard if not example.is_refuted]
     calibration = calibrate(said, right, fit_curve)
     records = count_records(examples)
     return Ranker(

@@ -62,14 +62,14 @@ def corrupted(
     """
     if call.kind is not CallKind.CHAT or call.answer.error:
         return None
-    found = _ignored_input(tape, call, others) if others and kind is FaultKind.IGNORED_INPUT else None
-    found = found or _FAULTS[kind](tape, call, coin)
-    return None if found is None or _says_the_same(found, call.answer) else found
+    answer = _ignored_input(tape, call, others) if others and kind is FaultKind.IGNORED_INPUT else None
+    answer = answer or _FAULTS[kind](tape, call, coin)
+    return None if answer is None or _says_the_same(answer, call.answer) else answer
 
 
 def _says_the_same(one: Answer, other: Answer) -> bool:
-    calls = [(each.name, each.arguments) for each in one.calls]
-    same_calls = calls == [(each.name, each.arguments) for each in other.calls]
+    calls = [(call.name, call.arguments) for call in one.calls]
+    same_calls = calls == [(call.name, call.arguments) for call in other.calls]
     return (same_calls and one.text.strip() == other.text.strip()) or not (one.text.strip() or one.calls)
 
 
@@ -121,9 +121,9 @@ def _ignored_input(tape: Tape, call: RecordedCall, others: Sequence[Tape]) -> An
     """
     place = len(_own(tape, call, call.agent))
     for other in () if call.answer.calls else _lenders(tape, call, others):
-        said = _own(other, None, call.agent)[place : place + 1]
-        if said and said[0].answer.text.strip() and not said[0].answer.calls:
-            return replace(call.answer, text=said[0].answer.text)
+        calls = _own(other, None, call.agent)[place : place + 1]
+        if calls and calls[0].answer.text.strip() and not calls[0].answer.calls:
+            return replace(call.answer, text=calls[0].answer.text)
     return None
 
 
@@ -138,12 +138,12 @@ def _lenders(tape: Tape, call: RecordedCall, others: Sequence[Tape]) -> Iterator
 def _own(tape: Tape, before: RecordedCall | None, agent: str) -> list[RecordedCall]:
     """Return an agent's model calls in the order of the run, up to a call."""
     calls = tape.calls if before is None else tape.calls[: before.index]
-    return [each for each in calls if each.kind is CallKind.CHAT and each.agent == agent]
+    return [call for call in calls if call.kind is CallKind.CHAT and call.agent == agent]
 
 
 def _earlier_answer(tape: Tape, call: RecordedCall, coin: random.Random) -> Answer | None:
     texts = [each for each in _earlier(tape, call) if each.answer.text and not each.answer.calls]
-    own = [each for each in texts if each.agent == call.agent]
+    own = [text for text in texts if text.agent == call.agent]
     if call.answer.calls or not texts:
         return None
     return replace(call.answer, text=coin.choice(own or texts).answer.text)
@@ -159,18 +159,18 @@ def _loop(tape: Tape, call: RecordedCall, coin: random.Random) -> Answer | None:
 
 
 def _wrong_tool(tape: Tape, call: RecordedCall, coin: random.Random) -> Answer | None:
-    names = {each.name for other in tape.calls for each in other.answer.calls} - tape.delegations
+    names = {tool_call.name for other in tape.calls for tool_call in other.answer.calls} - tape.delegations
     return _with_other_name(call.answer, names, coin)
 
 
 def _wrong_handoff(tape: Tape, call: RecordedCall, coin: random.Random) -> Answer | None:
     every = (each for other in tape.calls for each in other.answer.calls if each.name in tape.delegations)
-    targets = {each.name for each in every if transfer_target(each.name, each.arguments)}
+    targets = {tool_call.name for tool_call in every if transfer_target(tool_call.name, tool_call.arguments)}
     return _with_other_name(call.answer, targets, coin)
 
 
 def _with_other_name(answer: Answer, names: set[str], coin: random.Random) -> Answer | None:
-    places = [place for place, each in enumerate(answer.calls) if each.name in names]
+    places = [place for place, tool_call in enumerate(answer.calls) if tool_call.name in names]
     if not places or len(names) < _FEWEST_PARTS:
         return None
     place = coin.choice(places)
@@ -184,8 +184,8 @@ def _wrong_arguments(tape: Tape, call: RecordedCall, coin: random.Random) -> Ans
         return None
     place = coin.choice(places)
     asked = call.answer.calls[place]
-    every = (each for other in tape.calls for each in other.answer.calls)
-    others = [_object(each.arguments) for each in every if each.name == asked.name]
+    every = (tool_call for other in tape.calls for tool_call in other.answer.calls)
+    others = [_object(tool_call.arguments) for tool_call in every if tool_call.name == asked.name]
     changed = _other_arguments(_object(asked.arguments), others, coin)
     return None if changed is None else _with_call(call.answer, place, replace(asked, arguments=changed))
 
@@ -223,7 +223,7 @@ def _with_call(answer: Answer, place: int, call: ToolCall) -> Answer:
 
 def _anew(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
     """Return calls without ids: the gateway makes new ones."""
-    return tuple(replace(each, call_id="") for each in calls)
+    return tuple(replace(call, call_id="") for call in calls)
 
 
 def _earlier(tape: Tape, call: RecordedCall) -> list[RecordedCall]:

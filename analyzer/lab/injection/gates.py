@@ -98,7 +98,7 @@ def shortcut_gates(failures: Sequence[Failure], tapes: Iterable[Tape]) -> tuple[
         tapes: the passing runs, whose words are no markers.
     """
     n = len(failures)
-    chance = sum(1.0 / max(1, len(_suspects(each))) for each in failures) / max(1, n)
+    chance = sum(1.0 / max(1, len(_suspects(failure))) for failure in failures) / max(1, n)
     known = {
         word
         for tape in tapes
@@ -106,8 +106,8 @@ def shortcut_gates(failures: Sequence[Failure], tapes: Iterable[Tape]) -> tuple[
         for text in (call.answer.text, *(message.text for message in call.messages))
         for word in _words(text)
     }
-    position = sum(_by_position(each, failures) for each in failures) / max(1, n)
-    markers = sum(_by_markers(each, known) for each in failures) / max(1, n)
+    position = sum(_by_position(failure, failures) for failure in failures) / max(1, n)
+    markers = sum(_by_markers(failure, known) for failure in failures) / max(1, n)
     return (
         Gate(name="position alone", accuracy=position, chance=chance, n=n),
         _weighted_position(failures),
@@ -122,7 +122,7 @@ def balanced_weights(failures: Sequence[Failure]) -> list[float]:
     largest weight is 1; none is below a ``_RAREST``th of the largest, so that single labels do not decide.
     """
     often = Counter(map(_place_of, failures))
-    raw = [_flip_rate(each) / often[_place_of(each)] for each in failures]
+    raw = [_flip_rate(failure) / often[_place_of(failure)] for failure in failures]
     most = max(raw, default=1.0)
     return [max(round(each / most, 4), 1 / _RAREST) for each in raw]
 
@@ -133,7 +133,7 @@ def _weighted_position(failures: Sequence[Failure]) -> Gate:
     whole, held = sum(weights) or 1.0, Counter[int | None]()
     for each, weight in zip(failures, weights, strict=True):
         held[_place_of(each)] += weight  # type: ignore[assignment]  # Counter counts floats too
-    chances = [weight / len(_suspects(each)) for each, weight in zip(failures, weights, strict=True)]
+    chances = [weight / len(_suspects(failure)) for failure, weight in zip(failures, weights, strict=True)]
     return Gate(
         name="position alone, weighted",
         accuracy=max(held.values(), default=0) / whole,
@@ -267,67 +267,67 @@ class Likeness:
 
 def likenesses(samples: Sequence[Sample]) -> tuple[Likeness, ...]:
     """Return how well each classifier tells injected from organic failures; empty without both kinds."""
-    n = sum(bool(each.kind) for each in samples)
+    n = sum(bool(sample.kind) for sample in samples)
     if not n or n == len(samples):
         return ()
     views: Mapping[str, Callable[[Trajectory], Facts]] = {"shape": _shape, "words": _words_of_run}
     return tuple(
-        _likeness(by, samples, [look(each.trajectory) for each in samples]) for by, look in views.items()
+        _likeness(by, samples, [look(sample.trajectory) for sample in samples]) for by, look in views.items()
     )
 
 
-def samples_of(tried: Iterable[Tried], given: Iterable[Trajectory]) -> list[Sample]:
+def samples_of(tried: Iterable[Tried], trajectories: Iterable[Trajectory]) -> list[Sample]:
     """Return the labelled failures, those of the trials without a fault, and given organic ones.
 
     Failures of a run without a label are left out: no injected one repeats that run.
     """
-    found = [Sample(trajectory=each, kind="", origin=each.run_id) for each in given]
+    found = [Sample(trajectory=trajectory, kind="", origin=trajectory.run_id) for trajectory in trajectories]
     tries = list(tried)
     labelled = {one.run_id for one in tries if one.failure is not None}
     for one in (each for each in tries if each.run_id in labelled):
-        found += [Sample(trajectory=each, kind="", origin=one.run_id) for each in one.organic]
+        found += [Sample(trajectory=trajectory, kind="", origin=one.run_id) for trajectory in one.organic]
         if one.failure is not None:
             kind = one.fault.kind.value
             found.append(Sample(trajectory=one.failure.trajectory, kind=kind, origin=one.run_id))
     return found
 
 
-def likeness_json(one: Likeness) -> dict[str, Any]:
+def likeness_json(likeness: Likeness) -> dict[str, Any]:
     """Return a comparison as JSON."""
     return {
-        "by": one.by,
-        "auc": round(one.area, 4),
-        "interval": [round(one.interval.low, 4), round(one.interval.high, 4)],
-        "injected": one.injected,
-        "organic": one.organic,
-        "kinds": [{"kind": kind, "auc": round(area, 4), "n": n} for kind, area, n in one.kinds],
-        "verdict": one.verdict,
+        "by": likeness.by,
+        "auc": round(likeness.area, 4),
+        "interval": [round(likeness.interval.low, 4), round(likeness.interval.high, 4)],
+        "injected": likeness.injected,
+        "organic": likeness.organic,
+        "kinds": [{"kind": kind, "auc": round(area, 4), "n": n} for kind, area, n in likeness.kinds],
+        "verdict": likeness.verdict,
     }
 
 
-def likeness_line(one: Likeness) -> str:
+def likeness_line(likeness: Likeness) -> str:
     """Return a comparison as a line of text."""
-    kinds = ", ".join(f"{kind} {area:.2f}" for kind, area, _ in one.kinds)
+    kinds = ", ".join(f"{kind} {area:.2f}" for kind, area, _ in likeness.kinds)
     return (
-        f"{NAME}, by {one.by}: AUC {one.area:.2f} [{one.interval.low:.2f},"
-        f" {one.interval.high:.2f}] of {one.injected} and {one.organic}, at most {MOST_ALIKE}: {one.verdict}"
-        f" ({kinds})"
+        f"{NAME}, by {likeness.by}: AUC {likeness.area:.2f} [{likeness.interval.low:.2f},"
+        f" {likeness.interval.high:.2f}] of {likeness.injected} and {likeness.organic},"
+        f" at most {MOST_ALIKE}: {likeness.verdict} ({kinds})"
     )
 
 
 def _likeness(by: str, samples: Sequence[Sample], facts: Sequence[Facts]) -> Likeness:
     scored = _out_of_fold(samples, facts)
-    kinds = sorted({each.kind for each in samples if each.kind})
+    kinds = sorted({sample.kind for sample in samples if sample.kind})
     area, interval = _compared(scored, kinds)
     areas = [
-        (kind, _compared(scored, [kind])[0], sum(each.kind == kind for each in samples)) for kind in kinds
+        (kind, _compared(scored, [kind])[0], sum(sample.kind == kind for sample in samples)) for kind in kinds
     ]
     return Likeness(
         by=by,
         area=area,
         interval=interval,
-        injected=sum(bool(each.kind) for each in samples),
-        organic=sum(not each.kind for each in samples),
+        injected=sum(bool(sample.kind) for sample in samples),
+        organic=sum(not sample.kind for sample in samples),
         kinds=tuple(sorted(areas, key=lambda one: (-one[1], one[0]))),
     )
 
@@ -389,15 +389,15 @@ def area_under(higher: Sequence[float], lower: Sequence[float]) -> float:
 
 def _out_of_fold(samples: Sequence[Sample], facts: Sequence[Facts]) -> list[_Scored]:
     """Return the failures with their log-odds of being injected, learned from the other folds."""
-    origins = sorted({each.origin for each in samples}, key=lambda one: sha256(one.encode()).digest())
+    origins = sorted({sample.origin for sample in samples}, key=lambda one: sha256(one.encode()).digest())
     fold_of = {origin: place % _FOLDS for place, origin in enumerate(origins)}
     weights = _weights(samples)
     rows = list(zip(samples, facts, weights, strict=True))
     found = []
     for fold in range(min(_FOLDS, len(origins))):
         classifier = _Classifier([row for row in rows if fold_of[row[0].origin] != fold])
-        held = [(each, own) for each, own, _ in rows if fold_of[each.origin] == fold]
-        found += [_Scored(sample=each, score=classifier.log_odds(own), fold=fold) for each, own in held]
+        held = [(sample, own) for sample, own, _ in rows if fold_of[sample.origin] == fold]
+        found += [_Scored(sample=sample, score=classifier.log_odds(own), fold=fold) for sample, own in held]
     return found
 
 
@@ -406,8 +406,8 @@ def _weights(samples: Sequence[Sample]) -> list[float]:
 
     Otherwise the classifier would learn which runs are hard.
     """
-    injected = Counter(each.origin for each in samples if each.kind)
-    organic = Counter(each.origin for each in samples if not each.kind)
+    injected = Counter(sample.origin for sample in samples if sample.kind)
+    organic = Counter(sample.origin for sample in samples if not sample.kind)
     is_pair = {origin: origin in injected for origin in organic}
     return [
         injected[each.origin] / organic[each.origin] if not each.kind and is_pair[each.origin] else 1.0
@@ -426,8 +426,8 @@ class _Classifier:
         runs = [0.0, 0.0]
         having: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
         seen: Counter[str] = Counter()
-        for each, own, weight in rows:
-            sort = bool(each.kind)
+        for sample, own, weight in rows:
+            sort = bool(sample.kind)
             runs[sort] += weight
             seen.update(own)
             for fact in own:

@@ -105,7 +105,7 @@ def forecast_lines(expected: InjectionForecast) -> Iterator[str]:
 
 
 def _shown(answer: Answer) -> str:
-    calls = [f"call {each.name}({each.arguments})" for each in answer.calls]
+    calls = [f"call {call.name}({call.arguments})" for call in answer.calls]
     return " ".join(filter(None, [answer.text, *calls]))
 
 
@@ -134,8 +134,8 @@ def final_json(  # noqa: PLR0917 - the parts of the result
         "labels": pure.kept,
         "refused": [{"run_id": run_id, "reason": reason} for run_id, reason in refused],
         "purity": purity_json(pure),
-        "gates": [gate_json(each) for each in gates],
-        "organic": [likeness_json(each) for each in alike],
+        "gates": [gate_json(gate) for gate in gates],
+        "organic": [likeness_json(likeness) for likeness in alike],
         "calls": ledger.total.calls,
         "cost_usd": ledger.total.cost_usd,
         "stopped": ledger.exhausted or None,
@@ -163,8 +163,8 @@ def conclusion(
     lines = [f"{out}: {counted(pure.kept, 'labelled failure')} of {counted(pure.tried, 'fault')} tried"]
     lines += [f"  discarded {n}: {plain(reason, 200)}" for reason, n in pure.discarded]
     lines.append(f"purity: {organic}")
-    lines += [gate_line(each) for each in gates]
-    lines += [likeness_line(each) for each in alike]
+    lines += [gate_line(gate) for gate in gates]
+    lines += [likeness_line(likeness) for likeness in alike]
     if not alike:
         lines.append(f"{NAME}: not measured: one of the two kinds is missing")
     lines.append(counted(ledger.total.calls, "live call"))

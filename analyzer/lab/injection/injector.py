@@ -100,7 +100,7 @@ def _dishonest(twin: Twin, most: int) -> str:
     if (twin.recorded.n - twin.recorded.successes) * _ONE_OF > most:
         return "the run often fails without the fault"
     if max(arm.invalid for arm in arms) >= _MOST_INVALID:
-        return f"invalid trials: {next(each.text for arm in arms for each in arm.reasons)}"
+        return f"invalid trials: {next(reason.text for arm in arms for reason in arm.reasons)}"
     if max(arm.copies for arm in arms) >= _MOST_COPIES * most:
         return "the model always gives the same answers, which count once"
     if twin.restored.n - twin.restored.successes > RESTORED - LEAST_RESTORED:
@@ -184,15 +184,15 @@ def faults_of(tape: Tape, plan: Plan) -> list[Fault]:
 
     The order is over calls and kinds alike, so that neither a step nor a kind is preferred.
     """
-    found: list[Fault] = []
+    faults: list[Fault] = []
     for call in tape.calls:
         for kind in plan.kinds:
             coin = random.Random(f"{plan.seed} {tape.run_id} {call.index} {kind}")  # noqa: S311 - no secret
             answer = None if call.step is None else corrupted(kind, tape, call, coin, plan.others)
             if answer is not None:
-                found.append(Fault(kind=kind, call=call, answer=answer))
-    random.Random(f"{plan.seed} {tape.run_id}").shuffle(found)  # noqa: S311 - no secret
-    return found
+                faults.append(Fault(kind=kind, call=call, answer=answer))
+    random.Random(f"{plan.seed} {tape.run_id}").shuffle(faults)  # noqa: S311 - no secret
+    return faults
 
 
 class Injector:
@@ -354,10 +354,10 @@ def _without(tried: Tried, reason: str) -> Tried:
 
 
 def _arm(trials: Sequence[TrialResult], others: Iterable[TrialResult] = ()) -> Arm:
-    known = Sampling()
+    sampling = Sampling()
     for trial in (*trials, *others):
-        known.add(trial)
-    return count(trials, known)
+        sampling.add(trial)
+    return count(trials, sampling)
 
 
 def _place(run: Run, fault: Fault, allow_tools: frozenset[str]) -> RecordedCall | None:
@@ -365,14 +365,14 @@ def _place(run: Run, fault: Fault, allow_tools: frozenset[str]) -> RecordedCall 
     tape = read_tape(run, allow_tools=allow_tools)
     if not isinstance(tape, Tape):
         return None
-    wanted = Spoken(fault.call.messages, fault.call.kind).key(Match.MASKED)
-    same = [each for each in tape.calls if _said(each.answer) == _said(fault.answer)]
-    exact = [each for each in same if Spoken(each.messages, each.kind).key(Match.MASKED) == wanted]
+    key = Spoken(fault.call.messages, fault.call.kind).key(Match.MASKED)
+    same = [call for call in tape.calls if _said(call.answer) == _said(fault.answer)]
+    exact = [call for call in same if Spoken(call.messages, call.kind).key(Match.MASKED) == key]
     return next(iter(exact or same), None)
 
 
 def _said(answer: Answer) -> tuple[str, tuple[tuple[str, str], ...]]:
-    return answer.text.strip(), tuple((each.name, "".join(each.arguments.split())) for each in answer.calls)
+    return answer.text.strip(), tuple((call.name, "".join(call.arguments.split())) for call in answer.calls)
 
 
 def _service(run: Run) -> str:

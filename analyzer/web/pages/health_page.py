@@ -98,18 +98,18 @@ class RecentWork:
 
 def within(analyses: Sequence[Analysed], since_ns: int) -> Sequence[Analysed]:
     """Return the analyses decided since ``since_ns``."""
-    return [one for one in analyses if one.decided_ns > since_ns]
+    return [analysis for analysis in analyses if analysis.decided_ns > since_ns]
 
 
 def work_of(analyses: Sequence[Analysed]) -> Work:
     """Return the totals of some analyses."""
-    durations = [one.duration_s for one in analyses]
+    durations = [analysis.duration_s for analysis in analyses]
     return Work(
         runs=len(analyses),
-        by_status=tuple(sorted(Counter(one.status for one in analyses).items())),
-        cost_usd=sum(one.cost_usd or 0.0 for one in analyses),
-        unpriced=sum(one.calls > 0 and one.cost_usd is None for one in analyses),
-        calls=sum(one.calls for one in analyses),
+        by_status=tuple(sorted(Counter(analysis.status for analysis in analyses).items())),
+        cost_usd=sum(analysis.cost_usd or 0.0 for analysis in analyses),
+        unpriced=sum(analysis.calls > 0 and analysis.cost_usd is None for analysis in analyses),
+        calls=sum(analysis.calls for analysis in analyses),
         median_s=median(durations) if durations else None,
         slowest_s=max(durations, default=None),
         is_whole=len(analyses) < MOST,
@@ -135,8 +135,8 @@ def health_routes(context: PageContext, probe: Probe, recent: RecentWork) -> lis
 
 async def _metrics(probe: Probe) -> list[Metric]:
     """Return the metrics of the process that takes spans; none while it does not answer."""
-    found = await probe(METRICS, "")
-    return list(text_string_to_metric_families(found.body)) if found.status == HTTPStatus.OK else []
+    answer = await probe(METRICS, "")
+    return list(text_string_to_metric_families(answer.body)) if answer.status == HTTPStatus.OK else []
 
 
 def items_of(metrics: Iterable[Metric]) -> dict[str, dict[str, int]]:

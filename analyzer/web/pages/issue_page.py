@@ -79,15 +79,15 @@ def issue_pages(context: PageContext) -> list[web.RouteDef]:
 
 async def _issues(context: PageContext, request: web.Request) -> web.StreamResponse:
     source = context.pages.issues
-    found = None if source is None else await source.issues(context.tenant(request), _MOST_ISSUES)
-    shown = found or ()
+    issues = None if source is None else await source.issues(context.tenant(request), _MOST_ISSUES)
+    shown = issues or ()
     last = await context.pages.runs.rows([(one.tenant, one.issue.runs[0]) for one in shown if one.issue.runs])
     return await context.front.show(
         request,
         "issues.html",
-        issues=found,
-        recurring=[one for one in shown if one.issue.count > 1],
-        single=[one for one in shown if one.issue.count <= 1],
+        issues=issues,
+        recurring=[issue for issue in shown if issue.issue.count > 1],
+        single=[issue for issue in shown if issue.issue.count <= 1],
         last_runs={(row.key.tenant, row.key.run_id): row for row in last},
         now_ns=context.pages.now_ns(),
     )
@@ -98,33 +98,33 @@ async def _issue(context: PageContext, request: web.Request) -> web.StreamRespon
     source = context.pages.issues
     since = request.query.get("since", "").strip()
     wanted = context.tenant(request), request.match_info["issue_id"], since
-    found = await source.issue(*wanted) if source else ()
-    if not found:
+    issues = await source.issue(*wanted) if source else ()
+    if not issues:
         raise web.HTTPNotFound(text="no such issue\n")
     now_ns = context.pages.now_ns()
-    views = [await _read_view(context, one, now_ns) for one in found]
+    views = [await _read_view(context, issue, now_ns) for issue in issues]
     return await context.front.show(request, "issue.html", views=views, now_ns=now_ns)
 
 
-async def _read_view(context: PageContext, one: ShownIssue, now_ns: int) -> IssueView:
-    runs, mark = context.pages.runs, one.issue.fingerprint
+async def _read_view(context: PageContext, issue: ShownIssue, now_ns: int) -> IssueView:
+    runs, mark = context.pages.runs, issue.issue.fingerprint
     proofs = Proofs(
-        of_issue=await runs.proofs(one.tenant, mark.id),
-        of_service=await runs.proofs_of_service(one.tenant, mark.service),
+        of_issue=await runs.proofs(issue.tenant, mark.id),
+        of_service=await runs.proofs_of_service(issue.tenant, mark.service),
     )
-    return issue_view(one, await _examples(context, one), await _good(context, one), proofs, now_ns)
+    return issue_view(issue, await _examples(context, issue), await _good(context, issue), proofs, now_ns)
 
 
-async def _examples(context: PageContext, one: ShownIssue) -> Sequence[RunRow]:
-    names = [(one.tenant, run_id) for run_id in one.issue.runs[:MOST_EXAMPLES]]
+async def _examples(context: PageContext, issue: ShownIssue) -> Sequence[RunRow]:
+    names = [(issue.tenant, run_id) for run_id in issue.issue.runs[:MOST_EXAMPLES]]
     return await context.pages.runs.rows(names)
 
 
-async def _good(context: PageContext, one: ShownIssue) -> RunRow | None:
+async def _good(context: PageContext, issue: ShownIssue) -> RunRow | None:
     """Return the service's last run without a failure, if it is among the newest runs."""
-    service = one.issue.fingerprint.service
+    service = issue.issue.fingerprint.service
     asked = RunQuery(
-        tenant=one.tenant, statuses=(Status.NO_FAILURE,), service=service[:MOST_ASKED], limit=_MOST_GOOD
+        tenant=issue.tenant, statuses=(Status.NO_FAILURE,), service=service[:MOST_ASKED], limit=_MOST_GOOD
     )
     page = await context.pages.runs.page(asked)
     return next((row for row in page.rows if row.verdict.service == service), None)
@@ -182,7 +182,7 @@ class ShownProof:
 
 def shown_proofs(stored: Sequence[StoredProof]) -> tuple[ShownProof, ...]:
     """Return the results that can be read, in the given order."""
-    found = ((one, read_report(one.fields)) for one in stored)
+    found = ((proof, read_report(proof.fields)) for proof in stored)
     return tuple(
         ShownProof(kind=one.kind, ended_ns=one.ended_ns, report=report) for one, report in found if report
     )
@@ -204,7 +204,7 @@ def backtest_command(issue_id: str, of_service: Sequence[StoredProof]) -> Comman
 
 
 def _given(of_service: Sequence[StoredProof]) -> Remembered | None:
-    return next((given for one in of_service if (given := given_in(one.fields)) is not None), None)
+    return next((given for proof in of_service if (given := given_in(proof.fields)) is not None), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,28 +281,28 @@ class IssueView:
 
 
 def issue_view(
-    one: ShownIssue, rows: Sequence[RunRow], good: RunRow | None, proofs: Proofs, now_ns: int
+    issue: ShownIssue, rows: Sequence[RunRow], good: RunRow | None, proofs: Proofs, now_ns: int
 ) -> IssueView:
     """Return the view of an issue: its last kept runs, newest first, and a good run of its service."""
     known = {row.key.run_id for row in rows}
-    share = one.share
+    share = issue.share
     return IssueView(
-        one=one,
-        what=_what(one.issue),
-        trend=draw_trend(one.trend, now_ns // DAY_NS) if one.trend else "",
-        week=sum(one.trend[-WEEK:]),
-        week_before=sum(one.trend[-2 * WEEK : -WEEK]),
+        one=issue,
+        what=_what(issue.issue),
+        trend=draw_trend(issue.trend, now_ns // DAY_NS) if issue.trend else "",
+        week=sum(issue.trend[-WEEK:]),
+        week_before=sum(issue.trend[-2 * WEEK : -WEEK]),
         share=share_text(share) if share is not None and share.blamed.n else "",
         changes=_changes(share) if share is not None else (),
-        fixed=tuple(map(_fixed, one.fix.workflows)) if one.fix is not None else (),
+        fixed=tuple(map(_fixed, issue.fix.workflows)) if issue.fix is not None else (),
         fix=next((str(row.document["fix"]) for row in rows if row.document.get("fix")), ""),
-        advice=_ADVICE.get(one.issue.fingerprint.mode, ""),
+        advice=_ADVICE.get(issue.issue.fingerprint.mode, ""),
         examples=tuple(Example(row=row, quote=_quote(row.document)) for row in rows),
-        forgotten=tuple(run_id for run_id in one.issue.runs if run_id not in known),
+        forgotten=tuple(run_id for run_id in issue.issue.runs if run_id not in known),
         good=good,
         proofs=shown_proofs(proofs.of_issue),
-        experiment=experiment_command(next(iter(one.issue.runs), ""), proofs.of_service),
-        backtest=backtest_command(one.issue.fingerprint.id, proofs.of_service),
+        experiment=experiment_command(next(iter(issue.issue.runs), ""), proofs.of_service),
+        backtest=backtest_command(issue.issue.fingerprint.id, proofs.of_service),
     )
 
 
@@ -335,20 +335,20 @@ def _times(ratio: Share) -> str:
     return often if ratio.low > 1 or ratio.high < 1 else f"{often}, not significant"
 
 
-def _fixed(one: FixedWorkflow) -> FixedRow:
+def _fixed(workflow: FixedWorkflow) -> FixedRow:
     """Return the texts of one workflow; the issue's own share is that of the runs that it breaks."""
-    (spared, n), (later, more) = one.spared.before, one.spared.after
-    interval = one.spared.difference
+    (spared, n), (later, more) = workflow.spared.before, workflow.spared.after
+    interval = workflow.spared.difference
     return FixedRow(
-        workflow=one.workflow,
-        at_ns=one.at_ns,
-        passed=_compared(one.whole.before, one.whole.after, one.whole.difference),
+        workflow=workflow.workflow,
+        at_ns=workflow.at_ns,
+        passed=_compared(workflow.whole.before, workflow.whole.after, workflow.whole.difference),
         broken=_compared(
             (n - spared, n), (more - later, more), Interval(low=-interval.high, high=-interval.low)
         ),
-        verdict=one.whole.verdict,
-        change=change_words(one.change) if one.change is not None else "",
-        changed_ns=one.changed_ns,
+        verdict=workflow.whole.verdict,
+        change=change_words(workflow.change) if workflow.change is not None else "",
+        changed_ns=workflow.changed_ns,
     )
 
 

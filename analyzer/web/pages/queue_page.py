@@ -83,17 +83,17 @@ def queued_run(asked: Asked) -> QueuedRun:
 
 async def _listed(context: PageContext, request: web.Request) -> web.Response:
     most = read_number(request, "limit", _USUAL, 1, MOST_QUESTIONS)
-    found = await _read(context, request, most)
-    questions = tuple(queued_run(each) for each in found.questions)
-    answer = QueuedRuns(questions=questions, answered=found.answered, proved=found.proved)
+    queue = await _read(context, request, most)
+    questions = tuple(queued_run(question) for question in queue.questions)
+    answer = QueuedRuns(questions=questions, answered=queue.answered, proved=queue.proved)
     return web.json_response(asdict(answer))
 
 
 async def _queue_page(context: PageContext, request: web.Request) -> web.StreamResponse:
     """Show one question, after the first ``skip`` ones."""
     skip = read_number(request, "skip", 0, 0, MOST_QUESTIONS - 1)
-    found = await _read(context, request, skip + 1)
-    asked = found.questions[skip] if skip < len(found.questions) else None
+    queue = await _read(context, request, skip + 1)
+    asked = queue.questions[skip] if skip < len(queue.questions) else None
     values: dict[str, Any] = {"question": None, "run": None, "shown": None}
     if asked is not None:
         verdict = asked.row.verdict
@@ -106,8 +106,8 @@ async def _queue_page(context: PageContext, request: web.Request) -> web.StreamR
         request,
         "queue.html",
         skip=skip,
-        answered=found.answered,
-        proved=found.proved,
+        answered=queue.answered,
+        proved=queue.proved,
         curve=curve_of(context.pages.card),
         **values,
     )
@@ -120,7 +120,7 @@ def curve_of(card: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     points += [
         {"labels": card.get("labels"), **each} for each in (whole or card.get("in_distribution", ()))[-1:]
     ]
-    return [each for each in points if {"labels", "step_accuracy", "step_accuracy_ci"} <= each.keys()]
+    return [point for point in points if {"labels", "step_accuracy", "step_accuracy_ci"} <= point.keys()]
 
 
 @record
@@ -168,12 +168,12 @@ class LabelQueue:
         ]
         labelled = Counter(_group(rows[name], issues.get(name)) for name in answered)
         chosen = choose(candidates, labelled, min(most, MOST_QUESTIONS))
-        tasks = await self._runs.rows([_named(one) for one in chosen])
+        tasks = await self._runs.rows([_named(question) for question in chosen])
         told = {(row.key.tenant, row.key.run_id): row.task for row in tasks}
         asked = tuple(
-            Asked(question=one, row=replace(rows[name], task=told.get(name, "")))
-            for one in chosen
-            for name in [_named(one)]
+            Asked(question=question, row=replace(rows[name], task=told.get(name, "")))
+            for question in chosen
+            for name in [_named(question)]
         )
         proved = sum(rows[name].said is None for name in answered)
         return Queue(questions=asked, answered=len(answered), proved=proved)

@@ -110,7 +110,7 @@ async def show_run(context: PageContext, request: web.Request, refused: str = ""
     """Return the page of a run; ``refused`` says why it was not analysed again."""
     verdict = await context.find(request)
     wanted = read_wanted(request.query)
-    said = await context.labels.of(verdict.tenant, verdict.run_id)
+    labels = await context.labels.of(verdict.tenant, verdict.run_id)
     document = run_document(verdict)
     read = await context.whole.of(verdict)
     prepared = (
@@ -135,7 +135,7 @@ async def show_run(context: PageContext, request: web.Request, refused: str = ""
         issue=(await issues_of(context, [name])).get(name),
         workflow=None if row is None or row.totals is None else row.totals.workflow,
         tenant=verdict.tenant,
-        labels=label_document(said),
+        labels=label_document(labels),
         arms=await runs.trial_arms(*name),
         command=experiment_command(verdict.run_id, of_service),
         proofs=shown_proofs(await runs.proofs(*name)),
@@ -229,11 +229,11 @@ async def _report(context: PageContext, request: web.Request) -> web.Response:
 
 async def _export(context: PageContext, request: web.Request) -> web.Response:
     verdict = await context.find(request)
-    said = await context.labels.of(verdict.tenant, verdict.run_id)
+    labels = await context.labels.of(verdict.tenant, verdict.run_id)
     opinions = {"opinions": await opinions_of(context, verdict)}
     versions = versions_document(await context.pages.runs.versions(verdict.tenant, verdict.run_id))
     steps = {"run": await read_steps(context.whole, verdict)}
-    document = {**run_document(verdict), **label_document(said), **opinions, **versions, **steps}
+    document = {**run_document(verdict), **label_document(labels), **opinions, **versions, **steps}
 
     def make() -> str:
         # Escaped, so that a program that guesses the content type finds no HTML tag.
@@ -470,7 +470,7 @@ def _share(value: object) -> float | None:
 
 
 def _version_status(verdict: StoredVerdict) -> str:
-    return {each.value: word for each, word in _WORDS.items()}.get(verdict.status, verdict.status)
+    return {status.value: word for status, word in _WORDS.items()}.get(verdict.status, verdict.status)
 
 
 def _version_author(verdict: StoredVerdict) -> str:

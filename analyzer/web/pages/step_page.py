@@ -99,7 +99,7 @@ async def _asked(context: PageContext, request: web.Request) -> tuple[StoredVerd
 def _span_of(read: ReadRun, index: int) -> Span | None:
     step = read.whole.steps[index]
     spans = read.kept.run.trace.spans if read.kept.run is not None else ()
-    found = ((one.trace_id, one.span_id) == (step.trace_id, step.span_id) for one in spans)
+    found = ((span.trace_id, span.span_id) == (step.trace_id, step.span_id) for span in spans)
     return next((span for span, is_it in zip(spans, found, strict=True) if is_it), None)
 
 
@@ -383,7 +383,7 @@ def span_json(span: Span, clean: CleanRun) -> str:
 def _as_json(value: Any) -> Any:
     """Return a value as JSON has it; decoding bounds how deep it is nested."""
     if is_dataclass(value):
-        return {each.name: _as_json(getattr(value, each.name)) for each in fields(value)}
+        return {field.name: _as_json(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
         return {str(name): _as_json(one) for name, one in value.items()}
     if isinstance(value, tuple | list):

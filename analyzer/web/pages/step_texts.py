@@ -251,8 +251,8 @@ def texts_of(step: WholeStep, quotes: Sequence[str], limit: int) -> tuple[ShownT
     ]
     if step.error:
         sources.append(_Source(name="error", text=shown_text(step.error)))
-    shown = [_shown(one, wanted, limit) for one in sources if one.text]
-    found = {quote for quote in wanted if any(quote in one.text for one in sources)}
+    shown = [_shown(source, wanted, limit) for source in sources if source.text]
+    found = {quote for quote in wanted if any(quote in source.text for source in sources)}
     missing = [quote for quote in wanted if quote.strip() and quote not in found]
     for name, text in (("input as it was analysed", step.input), ("output as it was analysed", step.output)):
         if any(quote in text for quote in missing):

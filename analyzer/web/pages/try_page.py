@@ -203,9 +203,9 @@ async def _asked_again(
         digest=f"{kept.digest}{' failed' if failed else ''}{_digest_of(reference)}",
     )
     second = context.pages.second
-    known = None if second is None else await second.known(wanted)
-    if known is not None:
-        return known
+    opinion = None if second is None else await second.known(wanted)
+    if opinion is not None:
+        return opinion
     size = sum(len(step.input) + len(step.output) for step in kept.trajectory.steps)
     trajectory, clean = kept.trajectory, context.pages.clean
     return Asked(

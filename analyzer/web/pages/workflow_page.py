@@ -50,26 +50,26 @@ def workflow_pages(context: PageContext) -> list[web.RouteDef]:
 
 
 async def _workflows(context: PageContext, request: web.Request) -> web.StreamResponse:
-    found, refused = None, ""
+    workflows, refused = None, ""
     if context.workflows is not None:
         try:
-            found = await context.workflows.listed(context.tenant(request))
+            workflows = await context.workflows.listed(context.tenant(request))
         except WorkflowRefused as refusal:
             refused = str(refusal)
     return await context.front.show(
         request,
         "workflows.html",
-        found=found,
-        rows=() if found is None else tuple(map(workflow_row, found.reports)),
+        found=workflows,
+        rows=() if workflows is None else tuple(map(workflow_row, workflows.reports)),
         refused=refused,
-        is_cut=_is_cut(found),
+        is_cut=_is_cut(workflows),
         most=MAX_WORKFLOWS,
         minutes=_MINUTES,
     )
 
 
-def _is_cut(found: ShownWorkflows | None) -> bool:
-    return found is not None and len(found.reports) >= MAX_WORKFLOWS
+def _is_cut(workflows: ShownWorkflows | None) -> bool:
+    return workflows is not None and len(workflows.reports) >= MAX_WORKFLOWS
 
 
 async def _workflow(context: PageContext, request: web.Request) -> web.StreamResponse:
@@ -77,10 +77,10 @@ async def _workflow(context: PageContext, request: web.Request) -> web.StreamRes
     query, source = request.query, context.workflows
     tenant = context.tenant(request) or Tenant(query.get("tenant", ""))
     names = query.get("service", ""), query.get("workflow", "")
-    found = None if source is None else await answered(source.find(tenant, *names))
-    if found is None:
+    workflow = None if source is None else await answered(source.find(tenant, *names))
+    if workflow is None:
         raise web.HTTPNotFound(text=f"{NO_WORKFLOW}\n")
-    return await context.front.show(request, "workflow.html", shown=workflow_view(found), minutes=_MINUTES)
+    return await context.front.show(request, "workflow.html", shown=workflow_view(workflow), minutes=_MINUTES)
 
 
 @record
@@ -183,11 +183,11 @@ def workflow_view(shown: ShownWorkflow) -> WorkflowView:
     report = shown.report
     return WorkflowView(
         row=workflow_row(report),
-        rules=tuple(RuleRow(said=_rule(one), one=one) for one in report.always),
+        rules=tuple(RuleRow(said=_rule(always_report), one=always_report) for always_report in report.always),
         nothing="" if report.always else _nothing(len(report.basis)),
         mined=len(report.basis),
         versions=tuple(map(_version_row, reversed(report.versions))),
-        changes=tuple(_change_row(one, shown.titles) for one in reversed(report.changes)),
+        changes=tuple(_change_row(change, shown.titles) for change in reversed(report.changes)),
         runs=_runs(report),
         read_ns=shown.read_ns,
     )
@@ -198,12 +198,12 @@ def _passed(said: Mapping[str, int]) -> str:
     return share_words((said[Said.PASSED], known)) if known else ""
 
 
-def _version(one: VersionReport) -> str:
-    return one.release or one.version
+def _version(report: VersionReport) -> str:
+    return report.release or report.version
 
 
-def _compared(one: VersionReport, first: str) -> str:
-    return first if one.against_before is None else _COMPARED[one.against_before.decision]
+def _compared(report: VersionReport, first: str) -> str:
+    return first if report.against_before is None else _COMPARED[report.against_before.decision]
 
 
 def _alarm(report: WorkflowReport) -> str:
@@ -213,8 +213,8 @@ def _alarm(report: WorkflowReport) -> str:
     return f"{share_words(newest.after)} runs fail, before it {share_words(newest.before)}"
 
 
-def _rule(one: AlwaysReport) -> str:
-    return f"In {one.support} of {one.runs} passing runs {one.rule}."
+def _rule(report: AlwaysReport) -> str:
+    return f"In {report.support} of {report.runs} passing runs {report.rule}."
 
 
 def _nothing(passed: int) -> str:
@@ -227,29 +227,29 @@ def _nothing(passed: int) -> str:
     return f"Its {passed} passing runs have nothing in common that says more than their calls themselves."
 
 
-def _version_row(one: VersionReport) -> VersionRow:
-    before = one.against_before
+def _version_row(report: VersionReport) -> VersionRow:
+    before = report.against_before
     return VersionRow(
-        name=_version(one),
-        one=one,
-        passed=_passed(one.said) or "-",
-        compared=_compared(one, "the first version"),
+        name=_version(report),
+        one=report,
+        passed=_passed(report.said) or "-",
+        compared=_compared(report, "the first version"),
         reason="" if before is None else before.reason,
     )
 
 
-def _change_row(one: ChangeReport, titles: Mapping[str, str]) -> ChangeRow:
+def _change_row(report: ChangeReport, titles: Mapping[str, str]) -> ChangeRow:
     return ChangeRow(
-        at_ns=one.at_ns,
-        said=change_words(one.point),
+        at_ns=report.at_ns,
+        said=change_words(report.point),
         issues=tuple(
             IssueRow(
-                issue=each.issue,
-                title=titles.get(each.issue, each.issue) or "failures of no issue",
-                part=f"{100 * each.part:.0f} % of the rise in failures: {share_words(each.before)} before,"
-                f" {share_words(each.after)} since",
+                issue=issue.issue,
+                title=titles.get(issue.issue, issue.issue) or "failures of no issue",
+                part=f"{100 * issue.part:.0f} % of the rise in failures: {share_words(issue.before)} before,"
+                f" {share_words(issue.after)} since",
             )
-            for each in one.issues
+            for issue in report.issues
         ),
     )
 
@@ -268,15 +268,17 @@ def workflow_routes(workflows: WorkflowReader, tenant_of: TenantOf) -> list[web.
     async def listing(request: web.Request) -> web.Response:
         if request.query:
             raise web.HTTPBadRequest(text="expected no filter: all workflows of the last 30 days\n")
-        found = await answered(workflows.listed(tenant_of(request)))
-        return await _in_json(lambda: {"workflows": [listed_json(one) for one in found.reports]})
+        shown_workflows = await answered(workflows.listed(tenant_of(request)))
+        return await _in_json(
+            lambda: {"workflows": [listed_json(report) for report in shown_workflows.reports]}
+        )
 
     async def one(request: web.Request) -> web.Response:
         service, workflow = _read_names(request.query)
-        found = await answered(workflows.find(tenant_of(request), service, workflow))
-        if found is None:
+        shown_workflow = await answered(workflows.find(tenant_of(request), service, workflow))
+        if shown_workflow is None:
             raise web.HTTPNotFound(text=f"{NO_WORKFLOW}\n")
-        return await _in_json(lambda: to_json(found.report))
+        return await _in_json(lambda: to_json(shown_workflow.report))
 
     return [web.get("/api/workflows", listing), web.get("/api/workflow", one)]
 

@@ -172,7 +172,7 @@ def row_of(
     verdict: StoredVerdict,
     task: str = "",
     answer: str = "",
-    said: Label | None = None,
+    label: Label | None = None,
     *,
     totals: RunTotals | None = None,
     at: float | None = None,
@@ -185,7 +185,7 @@ def row_of(
         answer=answer,
         document=read_document(verdict.document, verdict.run_id),
         verdict=verdict,
-        said=said,
+        said=label,
     )
 
 

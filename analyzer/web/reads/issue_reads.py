@@ -153,12 +153,12 @@ class IssueReader:
         """Return an issue's workflows before and after a fix; ``None`` if there is no such issue."""
 
         def read() -> dict[str, Any] | None:
-            now_ns, found = self._now_ns(), self._store.issue(tenant, issue_id)
-            if found is None:
+            now_ns, issue = self._now_ns(), self._store.issue(tenant, issue_id)
+            if issue is None:
                 return None
             if not self._is_fair_sample:
                 return fix_json(IssueFix(since="", workflows=(), releases=()))
-            return fix_json(self._fixes.of(tenant, age(found, now_ns), since, now_ns))
+            return fix_json(self._fixes.of(tenant, age(issue, now_ns), since, now_ns))
 
         return await self._beside(read)
 
@@ -286,8 +286,8 @@ class WorkflowReader:
         return self._whole.of(
             (row.tenant, row.service, row.workflow),
             lambda: self._in_full(row),
-            lambda found: len(found.report.versions),
-            lambda found: self._reports.is_current(found.report),
+            lambda shown_workflow: len(shown_workflow.report.versions),
+            lambda shown_workflow: self._reports.is_current(shown_workflow.report),
         )
 
     def _in_full(self, row: WorkflowRow) -> ShownWorkflow:
@@ -296,5 +296,5 @@ class WorkflowReader:
         return ShownWorkflow(report=report, titles=self._reports.titles(report), read_ns=now_ns)
 
 
-def _size_of_list(found: ShownWorkflows) -> int:
-    return sum(len(one.versions) for one in found.reports)
+def _size_of_list(workflows: ShownWorkflows) -> int:
+    return sum(len(report.versions) for report in workflows.reports)

@@ -252,8 +252,8 @@ class RunLists:
         keys = "run_totals.tenant, run_totals.run_id"
         columns = f"{_COLUMNS}, run_totals.{column}"
         tables = f"run_totals {_WITH_VERDICT}"
-        found = self._db.read_rows(columns, tables, keys, names, f"AND {ITS_VERDICT}")
-        known = {(row[0], row[1]): row for row in found}
+        rows = self._db.read_rows(columns, tables, keys, names, f"AND {ITS_VERDICT}")
+        known = {(row[0], row[1]): row for row in rows}
         return self._rows([known[name] for name in names if name in known])
 
     def _indexed(self, query: RunQuery, order: Order) -> RunPage | None:

@@ -38,8 +38,8 @@ def read_anthropic(body: Body) -> Asked:
         hosted = (*hosted, "mcp_servers")
     system = messages_of([{"role": "system", "content": body["system"]}]) if body.get("system") else ()
     said: list[Message] = []
-    for each in messages:
-        said.extend(messages_of(_turns(each)))
+    for message in messages:
+        said.extend(messages_of(_turns(message)))
     return Asked(
         messages=(*system, *said),
         model=str(body.get("model") or ""),

@@ -119,7 +119,7 @@ def _usage(answer: Answer) -> Body:
 def _edited(body: Body, edit: Edit) -> Body:
     messages = list(body["messages"])
     if edit.system:
-        rest = [each for each in messages if not _is_system(each)]
+        rest = [message for message in messages if not _is_system(message)]
         messages = [{"role": "system", "content": edit.system}, *rest]
     if edit.hint:
         messages.append({"role": "user", "content": edit.hint})
@@ -152,7 +152,7 @@ def read_embeddings(body: Body) -> Asked:
     if not isinstance(texts, list) or not texts:
         raise UnreadableRequest("expected `input`: a text or a list of texts")
     return Asked(
-        messages=tuple(Message(role="user", text=str(each)) for each in texts),
+        messages=tuple(Message(role="user", text=str(text)) for text in texts),
         model=str(body.get("model") or ""),
         kind=CallKind.EMBEDDINGS,
         wants_base64=body.get("encoding_format") == "base64",

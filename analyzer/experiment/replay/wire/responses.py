@@ -195,7 +195,7 @@ def _call_events(item: Body, place: int) -> Iterator[tuple[str, Body]]:
 def _edited(body: Body, edit: Edit) -> Body:
     changed = dict(body)
     if edit.system:
-        rest = [each for each in input_items(body) if not _is_system(each)]
+        rest = [input_item for input_item in input_items(body) if not _is_system(input_item)]
         changed |= {"instructions": edit.system, "input": rest}
     if edit.hint:
         changed["input"] = [*input_items(changed), {"role": "user", "content": edit.hint}]
