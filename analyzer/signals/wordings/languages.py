@@ -157,6 +157,8 @@ def _likely(hits: Mapping[str, AbstractSet[str]]) -> list[str]:
     chosen: list[str] = []
     explained: AbstractSet[str] = frozenset()
     for code in ordered:
+        if len(hits[code]) < _MORE and len(hits[code]) < _CLOSE * best:
+            break  # and so are all after it
         alone = len(hits[code] - explained)
         is_close = len(hits[code]) >= _CLOSE * best and (alone or len(hits[code]) == best)
         if is_close or alone >= _MORE:
