@@ -191,7 +191,8 @@ def _shown(low: float, high: float, unit: str, one: Figure, other: Figure) -> st
         return f"100 x {one.literal} / {other.literal}"
     if b and unit == "%" and low <= 100 * (a - b) / b <= high:
         return f"100 x ({one.literal} - {other.literal}) / {other.literal}"
-    for sign, share in (("+", b), ("-", -b)):
+    shares = (("+", b), ("-", -b)) if 0 < b < 1 or other.unit == "%" else ()
+    for sign, share in shares:
         if 0 < b < 1 and low <= a * (1 + share) <= high:
             return f"{one.literal} x (1 {sign} {other.literal})"
         if other.unit == "%" and low <= a * (1 + share / 100) <= high:

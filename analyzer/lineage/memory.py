@@ -24,7 +24,7 @@ _CACHES: Final = (
     *(entries.document_in, entries.lists_in, after_nothing.is_empty),
     *(values.values_in, known.counts_in, known.words_in, known.known_of, answer_parts.parts_of, fold),
     *(numbers.numbers, wordings.mentions_fault, wrong_numbers.all_wrong_results),
-    *(deeds.acts_of, deeds.claims_in, tool_names.words_in, tool_names.deed_of),
+    *(deeds.acts_of, deeds.claims_in, deeds.spaced, tool_names.words_in, tool_names.deed_of),
 )
 
 
