@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from typing import Any, Final
@@ -177,6 +178,7 @@ def _only_accepts(step: Step) -> bool:
     return bool(deed_of(call_name(step))) or not _STATES.isdisjoint(mapping(step.output[:HEAD]))
 
 
+@functools.lru_cache(maxsize=128)
 def is_empty(result: str, arguments: str) -> bool:
     """Tell whether a result holds nothing: JSON of arguments and empty values, or the heading of a table."""
     value = structured(result)

@@ -84,7 +84,7 @@ REASONED: Final[Mapping[str, Mapping[str, float]]] = {
         "others_succeeded": 0.8,
     },
     "undone": {"": 0.5, "failed": 0.6, "words": -0.4, "promise": 0.4},
-    "invented": {"": 0.5, "figures": 1.0, "claimed": 0.8, "never": -0.4},
+    "invented": {"": 0.5, "figures": 1.0, "claimed": 0.8},
     "other_language": {"": 0.62},
     "changed": {"": 1.0, "name": -0.4, "argument": 0.5},
     "exceeded": {"": 1.5},

@@ -202,6 +202,7 @@ def _carries(deed: _Deed, sentence: str) -> bool:
     return sentence in deed.texts
 
 
+@functools.lru_cache(maxsize=1024)
 def spaced(tool: str) -> str:
     """Return a tool's name as words."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])|[_.-]", " ", tool)

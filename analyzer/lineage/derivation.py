@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import combinations, permutations
+from itertools import chain, combinations, permutations
 from typing import Final
 
 from analyzer.lineage.figures import CURRENCY_CODES, Figure
@@ -173,36 +173,31 @@ def formula_of(figure: Figure, beside: Sequence[Figure], given: Sequence[Figure]
         for factor in _factors(figure.unit):
             if low <= one.value * factor <= high:
                 return f"{one.literal} x {factor:g}" if factor >= 1 else f"{one.literal} / {1 / factor:.6g}"
-    found = (
-        shown
-        for one, other in permutations(operands, 2)
-        for shown in _shown(low, high, figure.unit, one, other)
-    )
+    pairs = (_shown(low, high, figure.unit, one, other) for one, other in permutations(operands, 2))
     sums = (
         _shown_sums(low, high, [one for one in row if one.value != figure.value]) for row in (beside, given)
     )
-    return next(found, "") or next(filter(None, sums), "") or _shown_product(low, high, operands)
+    return next(filter(None, chain(pairs, sums)), "") or _shown_product(low, high, operands)
 
 
-def _shown(low: float, high: float, unit: str, one: Figure, other: Figure) -> Iterator[str]:
+def _shown(low: float, high: float, unit: str, one: Figure, other: Figure) -> str:
     a, b = one.value, other.value
-    if low <= a * b <= high:
-        yield f"{one.literal} x {other.literal}"
-    if low <= a + b <= high:
-        yield f"{one.literal} + {other.literal}"
-    if low <= a - b <= high:
-        yield f"{one.literal} - {other.literal}"
-    if b and low <= a / b <= high:
-        yield f"{one.literal} / {other.literal}"
+    sign = (
+        "x" if low <= a * b <= high else "+" if low <= a + b <= high else "-" if low <= a - b <= high else ""
+    )
+    if sign or (b and low <= a / b <= high):
+        return f"{one.literal} {sign or '/'} {other.literal}"
     if b and unit == "%" and low <= 100 * a / b <= high:
-        yield f"100 x {one.literal} / {other.literal}"
+        return f"100 x {one.literal} / {other.literal}"
     if b and unit == "%" and low <= 100 * (a - b) / b <= high:
-        yield f"100 x ({one.literal} - {other.literal}) / {other.literal}"
-    for sign, share in (("+", b), ("-", -b)):
+        return f"100 x ({one.literal} - {other.literal}) / {other.literal}"
+    shares = (("+", b), ("-", -b)) if 0 < b < 1 or other.unit == "%" else ()
+    for sign, share in shares:
         if 0 < b < 1 and low <= a * (1 + share) <= high:
-            yield f"{one.literal} x (1 {sign} {other.literal})"
+            return f"{one.literal} x (1 {sign} {other.literal})"
         if other.unit == "%" and low <= a * (1 + share / 100) <= high:
-            yield f"{one.literal} {sign} {other.literal} %"
+            return f"{one.literal} {sign} {other.literal} %"
+    return ""
 
 
 def _shown_sums(low: float, high: float, row: Sequence[Figure]) -> str:

@@ -25,6 +25,7 @@ from semconv.record import record
 
 _LEAST: Final = 4
 """Entries of a list, of which two may be left out."""
+_LEAST_NAMED: Final = _LEAST // 2
 _MOST: Final = 60
 _MOST_LISTS: Final = 12
 """Lists for each of which later texts are searched for a reason."""
@@ -68,9 +69,10 @@ def dropped_entries(known: Known) -> Iterator[Clue]:
 def _parts_told(known: Known) -> Iterator[tuple[int, Sequence[_Entry], Sequence[_Entry]]]:
     """Yield the lists of agents of which the answer claims to name all and does not: those named, and not."""
     answer = known.answer
-    words, counted = words_in(answer), frozenset(counts_in(answer))
+    counted = frozenset(count for count in counts_in(answer) if count >= _LEAST_NAMED)
     wants_all = known.asks_for("every")
-    for position, step in enumerate(known.reading.steps if answer else ()):
+    words = words_in(answer) if counted or wants_all else frozenset()
+    for position, step in enumerate(known.reading.steps if words else ()):
         if step.kind is StepKind.TOOL or step.output.strip() == answer.strip():
             continue
         for entries in _lists(prose_of(own_words(step)[:HEAD])):

@@ -87,6 +87,8 @@ _CURRENCY: Final = re.compile(
     r"((?:\b(?:US|R|A|C|S|HK|NT))?\$|[€£¥₹₩₽₺₫฿₪]"
     r"|\b(?:USD|EUR|GBP|CHF|JPY|INR|CNY|RMB|SEK|NOK|DKK|PLN|CZK|HUF|IDR|BRL|KRW|TRY|VND|THB|Rp\.?|Rs\.?)\s?)\s?$"
 )
+_ENDS_CURRENCY: Final = frozenset("$€£¥₹₩₽₺₫฿₪.DRPFYBKNLWps")
+"""The last characters of what ``_CURRENCY`` finds; before most numbers stands another."""
 _WORD: Final = re.compile(r"[^\W\d_]{2,}|\b[A-Z]\b")
 _JOINT: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|[_-]")
 _LONGEST: Final = 60
@@ -352,7 +354,8 @@ def _unit(before: str, after: str) -> str:
 
 
 def _currency(before: str) -> re.Match[str] | None:
-    return _CURRENCY.search(before[-_LONGEST_CURRENCY:])
+    nearest = before[-_LONGEST_CURRENCY:]
+    return _CURRENCY.search(nearest) if nearest.rstrip()[-1:] in _ENDS_CURRENCY else None
 
 
 def _unit_of_key(key: str) -> str:

@@ -20,7 +20,7 @@ from analyzer.lineage.entries import strings_of
 from analyzer.lineage.figures import Figure, figures
 from analyzer.lineage.sources import Source, is_blind, sources
 from analyzer.lineage.values import Value, ValueKind, values_in
-from analyzer.lineage.vocabulary import number_words, phrases
+from analyzer.lineage.vocabulary import all_number_words, number_words, phrases
 from analyzer.signals.normalize import excerpt
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, QUOTE, Reading, final_answer
@@ -344,7 +344,7 @@ def _as_value(date: DateFound) -> Value:
 def words_in(text: str) -> frozenset[str]:
     """Return the words of a text in lower case: as blanks and brackets separate them, and their parts."""
     small = text[:HEAD].casefold()
-    whole = [token.rstrip(".!?").lstrip("#") for token in _TOKEN.findall(small)]
+    whole = [token.rstrip(".!?").lstrip("#") for token in set(_TOKEN.findall(small))]
     return frozenset(whole + _PART.findall(small))
 
 
@@ -364,9 +364,9 @@ def counts_in(text: str) -> tuple[int, ...]:
     """Return the whole numbers up to 366 in a text, as digits or as words of its languages."""
     wholes = (int(one.value) for one in figures(text) if one.value == int(one.value))
     digits = (number for number in wholes if 0 < number <= _LONGEST_YEAR)
-    known = number_words(languages_in(text[:_HEARD]))
-    words = (known[word] for word in _WORD.findall(text.casefold()) if word in known) if known else ()
-    return tuple(dict.fromkeys([*digits, *words]))
+    spelled = [word for word in _WORD.findall(text.casefold()) if word in all_number_words()]
+    known = number_words(languages_in(text[:_HEARD])) if spelled else {}
+    return tuple(dict.fromkeys([*digits, *(known[word] for word in spelled if word in known)]))
 
 
 def _is_name(text: str) -> bool:

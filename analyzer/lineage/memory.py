@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from analyzer.lineage import claims, dates, deeds, entries, figures, known, sources, values
+from analyzer.lineage import after_nothing, claims, dates, deeds, entries, figures, known, sources, values
 from analyzer.signals import numbers, run_view, tool_names, wordings, wrong_numbers
 from analyzer.signals.commands import forget_commands
 from analyzer.signals.suspicion import answer_parts
@@ -21,10 +21,10 @@ _CACHES: Final = (
         figures.words_near,
     ),
     *(dates.dates_in, dates.clocks_in, dates.writes_day_first),
-    *(entries.document_in, entries.lists_in),
+    *(entries.document_in, entries.lists_in, after_nothing.is_empty),
     *(values.values_in, known.counts_in, known.words_in, known.known_of, answer_parts.parts_of, fold),
-    *(numbers.numbers, wordings.mentions_fault, wrong_numbers.all_wrong_results),
-    *(deeds.acts_of, deeds.claims_in, tool_names.words_in, tool_names.deed_of),
+    *(numbers.numbers, wordings.mentions_fault, wrong_numbers.wrong_results),
+    *(deeds.acts_of, deeds.claims_in, deeds.spaced, tool_names.words_in, tool_names.deed_of),
 )
 
 

@@ -61,7 +61,7 @@ _PAGES: Final = re.compile(r"(?:total_?pages|pages|page_?count|last_?page)$", re
 _CUT: Final = re.compile(r"[(\[]?\s?(?:\.{3}|…|\+)[^\d\n]{0,30}(\d{1,6})(?!\d)[^\n]{0,60}")
 """A last line that stands for lines left out: ``... 15 more rows``, ``(+3 weitere)``."""
 _ROWS: Final = re.compile(
-    r"(?<!\d)(\d{1,4})\s?(?:-|–|to|bis|à|a|do|до)\s?(\d{1,4})\s(?:of|von|van|sur|de|di|z|из|/)\s?(\d{1,6})(?!\d)"  # noqa: RUF001 - as written
+    r"1(?<!\d1)\s?(?:-|–|to|bis|à|a|do|до)\s?(\d{1,4})\s(?:of|von|van|sur|de|di|z|из|/)\s?(\d{1,6})(?!\d)"  # noqa: RUF001 - as written
 )
 
 
@@ -213,8 +213,8 @@ def _says_more(key: str, value: Any) -> bool:
 def _printed_page(text: str) -> _Page | None:
     """Return the same for lines that end with such words as ``rows 1-8 of 13`` or ``... 5 more``."""
     found = _ROWS.search(text[-_FOOTER:])
-    first, last, total = map(int, found.groups()) if found else (0, 0, 0)
-    if first == 1 < last < total and text.count("\n") >= last:
+    last, total = map(int, found.groups()) if found else (0, 0)
+    if 1 < last < total and text.count("\n") >= last:
         return _Page(shown=last, total=total)
     *lines, end = text.strip().splitlines() or [""]
     cut = _CUT.fullmatch(end.strip())

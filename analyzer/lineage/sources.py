@@ -176,7 +176,8 @@ class _Said:
 
         The call that passes them on may hide its arguments (Traceloop's of LangChain.js).
         """
-        for sentence in dict.fromkeys(LATIN_SENTENCE.findall(text[:HEAD])) if _DIGIT.search(text) else ():
+        may_repeat = self._texts and _DIGIT.search(text)
+        for sentence in dict.fromkeys(LATIN_SENTENCE.findall(text[:HEAD])) if may_repeat else ():
             plain = _plain(sentence)
             if len(plain) >= _RELAYED and _DIGIT.search(plain) and self._holds(plain):
                 text = text.replace(sentence, " ")

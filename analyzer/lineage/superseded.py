@@ -72,7 +72,8 @@ def replaced_versions(known: Known) -> Iterator[Clue]:
     answer = known.answer
     if not answer:
         return
-    if not any(_may_be_marked(text) for _, text in islice(known.results(), _MOST_RESULTS)):
+    small = "\n".join(text for _, text in islice(known.results(), _MOST_RESULTS)).casefold()
+    if not any(one in small for one in _BEGINNINGS):
         return
     pieces = [one for result in islice(known.results(), _MOST_RESULTS) for one in _pieces(*result)]
     marked = [one for one in pieces if one.mark]
@@ -99,11 +100,6 @@ def replaced_versions(known: Known) -> Iterator[Clue]:
         ]
         if used:
             yield _clue(known, piece, used[0])
-
-
-def _may_be_marked(text: str) -> bool:
-    small = text.casefold()
-    return any(one in small for one in _BEGINNINGS)
 
 
 def _givers(pieces: Sequence[_Piece], wanted: Collection[float]) -> dict[float, list[_Piece]]:

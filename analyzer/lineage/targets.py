@@ -87,8 +87,8 @@ def deeds_on_siblings(known: Known) -> Iterator[Clue]:
 
 def deeds_on_barred(known: Known) -> Iterator[Clue]:
     """Yield the first deed on a name that the task rules out, by a tool that was used on others as well."""
-    barred = _barred(known.asked, known.languages) if not known.admits_fault else {}
-    deeds = _deeds(known) if barred else {}
+    barred = _barred(known.asked, known.languages)
+    deeds = _deeds(known) if barred and not known.admits_fault else {}
     steps = known.reading.steps
     for position, names in deeds.items():
         for name in sorted(names & barred.keys()):
@@ -144,12 +144,13 @@ def _ruled_out(task: str, languages: tuple[str, ...]) -> Iterator[_Ban]:
     "I could not book it", "nobody has approved it" and "there is no backup" report; and under a condition
     ("if it is sold out, do not order it", "do not restart yet") the deed may be right.
     """
-    for found in LATIN_SENTENCE.finditer(task):
+    no = phrases("no", languages)
+    for found in LATIN_SENTENCE.finditer(task) if no.search(task) else ():
         sentence = found[0]
         if _CONDITION.search(sentence) or "?" in sentence:
             continue
         for clause in _VERB_CLAUSE.split(sentence):
-            denials = [*phrases("no", languages).finditer(clause)]
+            denials = [*no.finditer(clause)]
             excuses = (phrases(kind, languages).search(clause) for kind in ("forget", "until", "only"))
             if len(denials) != 1 or any(excuses) or not _is_command(clause[: denials[0].end()], languages):
                 continue

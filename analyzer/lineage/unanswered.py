@@ -42,9 +42,8 @@ def figures_for_failed(known: Known) -> Iterator[Clue]:
     """Yield the first figure of the answer that nothing gives, for what only failed look-ups asked for."""
     answer = prose_of(known.answer)
     is_blind = known.is_blind or not any(_has_nothing(known, place) for place in _calls(known))
-    if not answer or is_blind or known.admits_fault:
-        return
-    for figure in judged(known.reading, answer).lone[:_MOST_FIGURES]:
+    lone = judged(known.reading, answer).lone if answer and not is_blind else ()
+    for figure in lone[:_MOST_FIGURES] if lone and not known.admits_fault else ():
         position = known.first_with(figure.literal)
         asked = _asked_in_vain(known, position)
         place = next((asked[term] for term in _terms(_sentence(answer, figure)) if term in asked), None)

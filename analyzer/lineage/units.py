@@ -131,7 +131,7 @@ def changed_units(known: Known) -> Iterator[Clue]:
 
 def _misconverted_at_once(known: Known) -> Iterator[Clue]:
     """Yield the figures right after the same digits in another unit: 45,510 kg, or 4.551 t."""
-    answered = {one.digits for one in figures(known.answer)}
+    answered = {digits for one in figures(known.answer) if len(digits := one.digits) >= _LEAST_SAME}
     for position, step in enumerate(known.reading.steps if answered else ()):
         said = figures(prose_of(known.reading.outputs[position])) if step.kind is not StepKind.TOOL else ()
         for one, other in pairwise(said):
@@ -219,7 +219,7 @@ def _moves_the_point(one: Figure, other: Figure) -> bool:
     The same number again is another thing: 512 MB of memory, 512 GB of disk.
     """
     is_same = one.digits == other.digits and one.literal_digits != other.literal_digits
-    return is_same and len(one.digits) >= _LEAST_SAME and other.start - one.end <= _RIGHT_AFTER
+    return is_same and other.start - one.end <= _RIGHT_AFTER
 
 
 def _is_wrong_in_any_reading(one: Figure, other: Figure) -> bool:

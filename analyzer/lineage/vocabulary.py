@@ -60,6 +60,12 @@ def number_words(languages: tuple[str, ...]) -> Mapping[str, int]:
     return {form: number for numbers in known for form, number in _numbered(numbers)}
 
 
+@functools.cache
+def all_number_words() -> frozenset[str]:
+    """Return the words for small whole numbers in all languages, in lower case."""
+    return frozenset(number_words(tuple(_rows())))
+
+
 def _numbered(forms: str) -> Iterator[tuple[str, int]]:
     for number, one in enumerate(forms.casefold().split(), start=1):
         yield from ((form.replace("_", " "), number) for form in one.split("/"))

@@ -91,8 +91,10 @@ def call_name(step: Step) -> str:
     tool's name.
     """
     found = commands_of(step)
+    if not found:
+        return step.target or ""
     telling = [one for one in found if deed_of(one)] or [one for one in found if not one.startswith("read ")]
-    last = (telling or found or ("",))[-1]
+    last = (telling or found)[-1]
     return last if deed_of(last) or looks_up(last) else step.target or ""
 
 
@@ -104,13 +106,12 @@ def prints_others_words(step: Step) -> bool:
 
 def commands_of(step: Step) -> tuple[str, ...]:
     """Return the commands that a shell or a program ran, each by program and subcommand; else none."""
-    if _is_shell(step):
+    if step.kind is not StepKind.TOOL:
+        return ()
+    tool = step.target or ""
+    if not _SHELLS.isdisjoint(words_in(tool)):
         return _named(step.input[:_HEAD])
-    return _named_of_program(step.target or "", step.input[:_HEAD]) if step.kind is StepKind.TOOL else ()
-
-
-def _is_shell(step: Step) -> bool:
-    return step.kind is StepKind.TOOL and not _SHELLS.isdisjoint(words_in(step.target or ""))
+    return _named_of_program(tool, step.input[:_HEAD]) if tool.isalpha() else ()
 
 
 @functools.lru_cache(maxsize=256)
@@ -122,7 +123,7 @@ def _named(arguments: str) -> tuple[str, ...]:
 @functools.lru_cache(maxsize=256)
 def _named_of_program(tool: str, arguments: str) -> tuple[str, ...]:
     """Return the commands of a tool of one word whose arguments hold a subcommand: ``git`` with ``args``."""
-    options = _command_in(arguments, _KEYS_OF_PROGRAMS) if tool.isalpha() and mapping(arguments) else ""
+    options = _command_in(arguments, _KEYS_OF_PROGRAMS) if mapping(arguments) else ""
     first, *others = _APART.split(_QUOTED.sub(" ", options))[:_MOST]
     if not _WORD.search(first):
         return ()

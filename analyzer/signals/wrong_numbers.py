@@ -91,9 +91,9 @@ _TELLING_DIGITS: Final = 2
 def wrong_sum(reading: Reading) -> Iterator[Finding]:
     """Find wrong calculations where they are first made.
 
-    A calculation repeated from the task or a person, or quoted to be denied, is not blamed on
-    the step: the earlier step that stated the result is. A tool's output does not excuse an agent: its
-    text may come from anywhere, and an agent that adopts a calculation is responsible for it.
+    A calculation repeated from the task or a person, or quoted to be denied, is not blamed. A tool's output
+    does not excuse an agent: its text may come from anywhere, and an agent that adopts a calculation is
+    responsible for it.
     """
     answer = numbers(final_answer(reading.trajectory)[:HEAD])
 
@@ -101,20 +101,17 @@ def wrong_sum(reading: Reading) -> Iterator[Finding]:
         """Sort key: calculations whose result is in the answer first, then the largest error."""
         return one.error.stated not in answer, -abs(one.error.stated / (one.error.right or 1.0) - 1)
 
-    for stated in sorted(all_wrong_results(reading), key=telling):
-        if stated.is_disowned:
-            yield from _refuted(reading, stated.step, stated.error)
-        else:
-            right_step = _tool_that_gave(reading, stated.error.right_shown, before=stated.step)
-            yield Finding(
-                step=stated.step,
-                signal="wrong_computation",
-                weight=6.0,
-                reason=f"calculated “{stated.error.quote}”; the result is {stated.error.right_shown}",
-                detail="" if right_step is None else _told_right(reading.steps[right_step]),
-                quote=stated.quote,
-                right_step=right_step,
-            )
+    for stated in sorted(wrong_results(reading), key=telling):
+        right_step = _tool_that_gave(reading, stated.error.right_shown, before=stated.step)
+        yield Finding(
+            step=stated.step,
+            signal="wrong_computation",
+            weight=6.0,
+            reason=f"calculated “{stated.error.quote}”; the result is {stated.error.right_shown}",
+            detail="" if right_step is None else _told_right(reading.steps[right_step]),
+            quote=stated.quote,
+            right_step=right_step,
+        )
 
 
 def _tool_that_gave(reading: Reading, right: str, *, before: int) -> int | None:
@@ -141,24 +138,17 @@ def _told_right(call: Step) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongResult:
-    """A wrong calculation in a step."""
+    """A wrong calculation that a step makes."""
 
     step: int
     error: WrongCalculation
     quote: str
     """The calculation as the step wrote it."""
-    is_disowned: bool
-    """Whether the step only quotes it, to deny or ask about it."""
-
-
-def wrong_results(reading: Reading) -> Iterator[WrongResult]:
-    """Yield each agent's wrong calculations where they are first made, except those of tools and people."""
-    return (found for found in all_wrong_results(reading) if not found.is_disowned)
 
 
 @lru_cache(maxsize=2)
-def all_wrong_results(reading: Reading) -> tuple[WrongResult, ...]:
-    """Return the same, also those that a step only quotes; several readers ask for those of one run."""
+def wrong_results(reading: Reading) -> tuple[WrongResult, ...]:
+    """Return each agent's wrong calculations where they are first made, except those of tools and people."""
     return tuple(_wrong_results(reading))
 
 
@@ -173,31 +163,12 @@ def _wrong_results(reading: Reading) -> Iterator[WrongResult]:
             for error in wrong_calculations(text):
                 if error.stated in seen:
                     continue
-                denied = not relayed and disowned(text, error.start, error.end, error.stated)
-                if not denied:
-                    seen.add(error.stated)
+                if not relayed and disowned(text, error.start, error.end, error.stated):
+                    continue
+                seen.add(error.stated)
                 if not relayed:
                     quote = excerpt(written, error.start, error.end, before=60, after=60)
-                    yield WrongResult(step=position, error=error, quote=quote, is_disowned=denied)
-
-
-def _refuted(reading: Reading, position: int, error: WrongCalculation) -> Iterator[Finding]:
-    """Find the first agent that stated a result which a later step shows to be wrong."""
-    if reading.roles[position] is Role.CALL or error.stated in _ordinary(reading.trajectory.task):
-        return  # a tool's output does not accuse either
-    for earlier in range(position):
-        acts = reading.roles[earlier] in (Role.ACTING, Role.COORDINATING)
-        if acts and error.stated in numbers(reading.outputs[earlier]):
-            yield Finding(
-                step=earlier,
-                quoted_step=position,
-                signal="wrong_computation",
-                weight=3.0,
-                reason=f"stated {error.stated:,.10g} as the result of “{error.quote}”;"
-                f" the right result is {error.right_shown}",
-                quote=error.quote,
-            )
-            return
+                    yield WrongResult(step=position, error=error, quote=quote)
 
 
 def unsupported_figure(reading: Reading) -> Iterator[Finding]:

@@ -159,7 +159,7 @@ def test_who_shows_a_sum_to_be_wrong_is_not_blamed_for_quoting_it() -> None:
             output="The answer is 8.",
         )
     )
-    assert (verdict.agent, verdict.mode) == ("calc", "wrong_computation")
+    assert verdict.agent == "calc"
 
 
 def test_a_denied_sum_that_nobody_stated_before_marks_no_one() -> None:

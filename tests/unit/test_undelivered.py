@@ -6,6 +6,7 @@ import pytest
 
 from analyzer.lineage.clue import Clue, ClueKind, weigh
 from analyzer.signals.run_view import read
+from analyzer.signals.suspicion import clues
 from analyzer.signals.suspicion.undelivered import undelivered
 from semconv.model import ContentState, Step, StepKind, Trajectory
 from semconv.record import replace
@@ -209,14 +210,14 @@ def test_a_refusal_that_repeats_a_rule_is_an_answer() -> None:
 
 
 def test_a_deed_that_was_claimed_and_never_called_is_from_nowhere() -> None:
-    clue = mistake(asked("Please renew my card.", answer="Your card has been renewed."))
-    assert "never called renew_card" in clue.reason
+    (clue,) = clues(read(asked("Please renew my card.", answer="Your card has been renewed.")))
+    assert "renew_card was offered" in clue.reason
     for task, answer in (
         ("Did you renew my card?", "Yes, it has been renewed."),
         ("How long does it take to get a card? I heard that one can renew it.", "It is done in a day."),
         ("Please renew my card.", "I have not renewed it yet; the form is done."),
     ):
-        assert found(asked(task, answer=answer)) is None
+        assert clues(read(asked(task, answer=answer))) == ()
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,8 @@ _OTHERS: Final = frozenset({"assistant", "tool"})
 def other_language(reading: Reading) -> Iterator[Clue]:
     """Yield the answer if its only language is not the task's only language."""
     task, answer = reading.trajectory.task[:HEAD], final_answer(reading.trajectory)[:HEAD]
-    wanted = _own_language(task)
+    found = languages_in(task)
+    wanted = "" if found == languages_in(answer) and len(found) == 1 else _own_language(task)
     sentences = _sentences(answer) if wanted else []
     used = _language(sentences) or _language(_without_names(sentences))
     if not wanted or not used or wanted == used:

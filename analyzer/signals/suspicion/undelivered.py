@@ -12,20 +12,19 @@ repeats with the id that the user gave (``There is no order 4711``); a refusal w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from analyzer.inquiry.present import beginning
 from analyzer.lineage.after_nothing import says_nothing_found
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.deeds import NOT_DONE, SENTENCE, acts_in, acts_of
+from analyzer.lineage.deeds import acts_in, acts_of
 from analyzer.lineage.sources import is_blind
-from analyzer.signals.commands import call_name
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, QUOTE, Reading
 from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, tokens_of, words_among
-from analyzer.signals.tool_names import deed_of, looks_up, recalls, words_in
-from analyzer.signals.wordings import Kind, asks_whether, kinds_said, may_order_message, orders_text
+from analyzer.signals.tool_names import deed_of, recalls, words_in
+from analyzer.signals.wordings import Kind, kinds_said, may_order_message, orders_text
 from semconv.model import Evidence, StepKind
 
 _WORD: Final = re.compile(r"\w+")
@@ -40,18 +39,6 @@ _NOTICE: Final = re.compile(
     re.IGNORECASE,
 )
 """Notices that frameworks and tools print in place of an answer."""
-_CLAUSE: Final = re.compile(r"[^.,;:!?\n]+")
-_BEFORE_VERB: Final = frozenset({"please", "kindly", "and", "then", "to", "you", "also", "now"})
-"""Words after which an order has its verb; otherwise it begins a clause."""
-_NEGATED: Final = re.compile(r"(?:\bnot|n't|\bnever)\s+(?:yet\s+)?(?:been\s+)?\w+", re.IGNORECASE)
-_IRREGULAR: Final = {
-    "send": "sent",
-    "pay": "paid",
-    "buy": "bought",
-    "sell": "sold",
-    "write": "written",
-    "set": "set",
-}
 _NOTICES: Final = frozenset(
     ("sms", "message", "email", "mail", "notification", "notify", "reminder", "greeting", "alert")
 )
@@ -129,7 +116,7 @@ def _rest(ending: Ending) -> Clue | None:
     lost = next((each for each in reversed(ending.missed) if _is_lost_deed(ending, each)), None)
     if lost is not None:
         return _lost_deed(ending, lost)
-    return _never_called(ending) or _unsupported(ending) or _evaded(ending) or _only_words(ending)
+    return _unsupported(ending) or _evaded(ending) or _only_words(ending)
 
 
 def _evaded(ending: Ending) -> Clue | None:
@@ -203,52 +190,6 @@ def _is_side_notice(ending: Ending, lost: Missed) -> bool:
         return False
     return named.isdisjoint(map(str.casefold, _WORD.findall(ending.task))) and not may_order_message(
         ending.task
-    )
-
-
-def _never_called(ending: Ending) -> Clue | None:
-    """Judge a deed that the task asks for and the answer claims, although its tool was never called."""
-    steps = ending.reading.steps
-    if any(step.kind is StepKind.TOOL and not looks_up(call_name(step)) for step in steps):
-        return None
-    if Kind.CLAIM_DONE not in ending.kinds or asks_whether(ending.task):
-        return None
-    asked = _ordered(ending.task)
-    told = (found[0] for found in SENTENCE.finditer(ending.answer) if not NOT_DONE.search(found[0]))
-    said = {word.casefold() for word in _WORD.findall(_NEGATED.sub(" ", " ".join(told)))}
-    tool = next((each for each in _offered(ending) if _is_claimed_deed(deed_of(each), asked, said)), None)
-    if tool is None or any(call.name == tool for step in steps for call in step.calls):
-        return None
-    reason = f"said that it was done, but never called {tool}"
-    return _clue(ending, _last_speaker(ending), ClueKind.INVENTED, reason, {"claimed": 1.0, "never": 1.0})
-
-
-def _ordered(task: str) -> set[str]:
-    """Return the words of a task that stand where an order has its verb."""
-    clauses = ([word.casefold() for word in _WORD.findall(clause)] for clause in _CLAUSE.findall(task))
-    return {
-        word
-        for clause in clauses
-        for before, word in zip(["", *clause], clause, strict=False)
-        if not before or before in _BEFORE_VERB
-    }
-
-
-def _offered(ending: Ending) -> Mapping[str, None]:
-    """Return the names of the tools that the agents had, in order."""
-    lines = dict.fromkeys(line for step in ending.reading.steps for line in step.tools.splitlines())
-    return dict.fromkeys(line.partition("(")[0].partition(":")[0].strip() for line in lines)
-
-
-def _is_claimed_deed(verb: str, asked: set[str], said: set[str]) -> bool:
-    """Tell whether a task orders the deed and the answer has its participle."""
-    if verb not in asked:
-        return False
-    participle = _IRREGULAR.get(verb)
-    return (
-        participle in said
-        if participle
-        else any(word.startswith(verb[:-1]) for word in said if word.endswith("ed"))
     )
 
 

@@ -35,8 +35,8 @@ _UNPAIRED: Final = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 _PLAIN: Final[dict[int, str | None]] = {**dict.fromkeys(_DROPPED), **_ALIKE, **_UNPAIRED}
 _TO_CHANGE: Final = re.compile(f"[{re.escape(''.join(map(chr, _PLAIN)))}]")
 """Most texts have no such character, and looking for one takes a tenth of the time of ``translate``."""
-_KEPT: Final = 16
-"""Texts whose folded form is kept: a caller asks for several kinds of phrases in a row."""
+_KEPT: Final = 64
+"""Texts whose folded form is kept: readers ask for several kinds of phrases of the same texts of a run."""
 
 
 @functools.lru_cache(maxsize=_KEPT)

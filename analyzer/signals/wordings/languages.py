@@ -10,8 +10,9 @@ import functools
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from operator import attrgetter
 from typing import Final
 
 from analyzer.signals.wordings.folding import fold
@@ -130,7 +131,7 @@ def _languages(sample: str) -> tuple[str, ...]:
             continue
         hits = _hits(family, words, folded)
         if max(map(len, hits.values()), default=0) <= _FEW + 1:
-            codes = _codes_of_vocabulary(family)
+            codes = _codes(family, _vocabulary)
             for word in words & codes.keys():
                 for code in codes[word]:
                     hits[code].add(word)
@@ -157,6 +158,8 @@ def _likely(hits: Mapping[str, AbstractSet[str]]) -> list[str]:
     chosen: list[str] = []
     explained: AbstractSet[str] = frozenset()
     for code in ordered:
+        if len(hits[code]) < _MORE and len(hits[code]) < _CLOSE * best:
+            break  # and so are all after it
         alone = len(hits[code] - explained)
         is_close = len(hits[code]) >= _CLOSE * best and (alone or len(hits[code]) == best)
         if is_close or alone >= _MORE:
@@ -168,7 +171,7 @@ def _likely(hits: Mapping[str, AbstractSet[str]]) -> list[str]:
 def _hits(family: str, words: frozenset[str], folded: str) -> dict[str, set[str]]:
     """Return the function words in a text by language; in a script without blanks, parts of the text."""
     known = _by_family().get(family, ())
-    codes = _codes_of_words(family)
+    codes = _codes(family, _function_words)
     found: dict[str, set[str]] = {table.code: set() for table in known}
     for word in codes.keys() & words:
         for code in codes[word]:
@@ -179,22 +182,15 @@ def _hits(family: str, words: frozenset[str], folded: str) -> dict[str, set[str]
     return found
 
 
-@functools.cache
-def _codes_of_vocabulary(family: str) -> Mapping[str, Sequence[str]]:
-    """Return the languages of a family whose phrases have a word, for each of these words."""
-    found: defaultdict[str, list[str]] = defaultdict(list)
-    for table in _by_family().get(family, ()):
-        for word in _vocabulary(table):
-            found[word].append(table.code)
-    return found
+_function_words: Final = attrgetter("function_words")
 
 
 @functools.cache
-def _codes_of_words(family: str) -> Mapping[str, Sequence[str]]:
-    """Return which languages have a function word; most words of a text are in one or none of them."""
+def _codes(family: str, words_of: Callable[[Table], Iterable[str]]) -> Mapping[str, Sequence[str]]:
+    """Return which languages of a family have a word; most words of a text are in one or none of them."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for table in _by_family().get(family, ()):
-        for word in table.function_words:
+        for word in words_of(table):
             found[word].append(table.code)
     return found
 
