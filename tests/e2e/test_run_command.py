@@ -393,8 +393,19 @@ def test_many_runs_are_ranked_by_what_breaks_them(tmp_path: Path) -> None:
     assert (final["failed"]["count"], final["suspected"]["count"]) == (1, 1)
     assert {one["agent"] for one in final["broken_by"]} == {"analyst"}
     assert "3 of 4: exit code 0, no failure" in ended.stderr
+    assert "analyst, at step" not in ended.stderr, "the verdicts are on standard output"
     assert ended.returncode == 5
     assert len((tmp_path / "runs.json").read_text().splitlines()) == 4
+
+
+def test_of_many_runs_the_first_failed_one_is_shown_in_full(tmp_path: Path) -> None:
+    (tmp_path / "flaky.py").write_text(FLAKY)
+    ended = run(tmp_path, "-n", "4", "--", sys.executable, "flaky.py")
+    before, after = ended.stderr.split("3 of 4: exit code 0, no failure")
+    assert "run 2 of 4" in before
+    assert "analyst, at step" in before
+    assert "analyst, at step" not in after
+    assert after.rstrip().endswith("4"), "the run of the ranking's last failure"
 
 
 ENTRY_POINTS = """
