@@ -1,9 +1,9 @@
 """Spans of a program's model calls, for programs that emit none, and texts for spans without them. Pure.
 
-A call becomes a ``chat`` span. Its agent is the one that its instructions name ("You are the analyst."),
-else a number for each beginning of instructions; without instructions, of the first message. A tool that an
-answer asks for, and whose result stands in a later request, becomes an ``execute_tool`` span between the two:
-when it really ran is not known.
+A call becomes a ``chat`` span. Its agent is the one under whose name a later request repeats its answer, else
+the one that its instructions name ("You are the analyst."), else a number for each beginning of instructions;
+without instructions, of the first message. A tool that an answer asks for, and whose result stands in a later
+request, becomes an ``execute_tool`` span between the two: when it really ran is not known.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from typing import Any, Final
 
 from analyzer.programs.model_call import ModelCall, PassedCall, read_model_calls
+from analyzer.programs.written_calls import calls_of
 from semconv import attributes as names
 from semconv.attributes import GenAiOperationName
 from semconv.dialects import Reader
@@ -39,6 +40,9 @@ _AS_YOU_ARE: Final = re.compile(
 """Other beginnings of instructions that name an agent as "You are the" does."""
 _STOPS: Final = str.maketrans({"。": ". ", "\uff0c": ", "})
 """The stops of Chinese, after which no space stands."""
+_SPEAKING: Final = frozenset({"assistant", "user"})
+"""Roles under which requests repeat answers: those of other agents are often a user's."""
+_NOBODY: Final = -1
 _NO_TRACE: Final = TraceId("")
 _NO_SPAN: Final = SpanId("")
 """Ids until a span gets its place."""
@@ -128,7 +132,39 @@ def seen_calls(calls: Iterable[PassedCall]) -> list[SeenCall]:
 
 def _seen(calls: Iterable[tuple[PassedCall, ModelCall]]) -> list[SeenCall]:
     known: dict[str, str] = {}
-    return [SeenCall(passed=passed, call=call, agent=_agent(call, known)) for passed, call in calls]
+    read = list(calls)
+    speakers = _speakers([call for _, call in read])
+    return [
+        SeenCall(passed=passed, call=call, agent=speaker or _agent(call, known))
+        for (passed, call), speaker in zip(read, speakers, strict=True)
+    ]
+
+
+def _speakers(calls: Sequence[ModelCall]) -> list[str]:
+    """Return the agent of each call, by the ``name`` of messages that repeat its answer; empty without one.
+
+    If all answers under the same instructions have one name, it is that of the other calls under them too.
+    """
+    said_by: dict[str, int] = {}
+    found = [""] * len(calls)
+    for place, call in enumerate(calls):
+        for message in call.messages:
+            name, sign = message.get("name"), _sign(message)
+            if isinstance(name, str) and message.get("role") in _SPEAKING and said_by.get(sign, _NOBODY) >= 0:
+                found[said_by[sign]] = name
+        for sign in {_sign(message) for message in call.said} - {""}:
+            said_by[sign] = _NOBODY if sign in said_by else place  # two agents may say "Done."
+    names_of: defaultdict[str, set[str]] = defaultdict(set)
+    for name, call in zip(found, calls, strict=True):
+        names_of[_prompt(call)[:_ALIKE]] |= {name} - {""}
+    usual = {prompt: next(iter(own)) for prompt, own in names_of.items() if len(own) == 1}
+    return [name or usual.get(_prompt(call)[:_ALIKE], "") for name, call in zip(found, calls, strict=True)]
+
+
+def _sign(message: Mapping[str, Any]) -> str:
+    """Return what tells a message from others: its text, else the ids of its tool calls."""
+    calls = message.get("tool_calls") or ()
+    return text_of(message.get("content")).strip() or " ".join(str(call.get("id") or "") for call in calls)
 
 
 def conversations(seen: Iterable[SeenCall]) -> list[list[SeenCall]]:
@@ -226,7 +262,7 @@ def _tools(seen: Sequence[SeenCall]) -> Iterator[Span]:
                 shown[sign] = here[sign]
                 yield _tool(wanted, result, one.passed.start_ns)
         for said in one.call.said:
-            for call in said.get("tool_calls") or ():
+            for call in calls_of(said):
                 asked[_call_of(_wanted(call, one))][one.agent] = one.passed.end_ns
 
 
