@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 from rich.box import SIMPLE_HEAD
@@ -117,6 +119,15 @@ def in_full(judged: Sequence[Judged]) -> list[tuple[int, Judged]]:
     if len(numbered) <= _MOST_IN_FULL:
         return numbered
     return [(number, one) for number, one in numbered if one.attribution.status in _TO_SHOW][:1]
+
+
+def lines_of(judged: Sequence[Judged]) -> Iterator[str]:
+    """Yield a line on each run, and one on all neighbours of which the same is to be said."""
+    numbered = enumerate((in_a_line(one.attribution) for one in judged), 1)
+    for told, alike in groupby(numbered, key=itemgetter(1)):
+        numbers = [number for number, _ in alike]
+        which = f"run {numbers[0]}" if len(numbers) == 1 else f"runs {numbers[0]} to {numbers[-1]}"
+        yield f"{which} of {len(judged)}: {told}"
 
 
 def progress_line(number: int, planned: int, one: Repetition) -> str:

@@ -19,8 +19,8 @@ from analyzer.cli.repeated_runs import (
     Repetition,
     final_document,
     final_table,
-    in_a_line,
     in_full,
+    lines_of,
     progress_line,
 )
 from analyzer.experiment.workflow import Check, CommandCheck, Contains, every
@@ -161,11 +161,10 @@ class Once:
         self.has_accused = _accuses(judged)
         shown = in_full(judged)
         is_list = len(shown) < len(judged) and not self._wishes.as_json
-        for number, one in enumerate(judged, 1):
-            if self._wishes.as_json:
-                print_json(to_json(one.attribution, one.trajectory))
-            elif is_list:
-                complain(f"run {number} of {len(judged)}: {in_a_line(one.attribution)}")
+        for one in judged if self._wishes.as_json else ():
+            print_json(to_json(one.attribution, one.trajectory))
+        for line in lines_of(judged) if is_list else ():
+            complain(line)
         for number, one in () if self._wishes.as_json else shown:
             _show(one, f"run {number} of {len(judged)}" if len(judged) > 1 else "")
         if is_list:

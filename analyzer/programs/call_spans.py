@@ -26,6 +26,8 @@ from semconv.record import record, replace
 
 NewId = Callable[[int], str]
 """Returns a new id of so many bytes, in lower-case hex."""
+Naming = Callable[[ModelCall], str]
+"""Returns the agent of a call; empty if nothing names it."""
 RUN_SCOPE: Final = Scope(name="blamespan.run")
 """Scope of the spans that are made here, and not by the program."""
 _ALIKE: Final = 120
@@ -127,15 +129,14 @@ def program_span(program: str, inner: Sequence[Span | PassedCall]) -> Span:
 
 def seen_calls(calls: Iterable[PassedCall]) -> list[SeenCall]:
     """Return the readable calls, each with its agent, in the order of their start."""
-    return _seen(read_model_calls(calls))
+    return _seen(read_model_calls(calls), numbering())
 
 
-def _seen(calls: Iterable[tuple[PassedCall, ModelCall]]) -> list[SeenCall]:
-    known: dict[str, str] = {}
+def _seen(calls: Iterable[tuple[PassedCall, ModelCall]], name: Naming) -> list[SeenCall]:
     read = list(calls)
     speakers = _speakers([call for _, call in read])
     return [
-        SeenCall(passed=passed, call=call, agent=speaker or _agent(call, known))
+        SeenCall(passed=passed, call=call, agent=speaker or name(call))
         for (passed, call), speaker in zip(read, speakers, strict=True)
     ]
 
@@ -175,11 +176,10 @@ def conversations(seen: Iterable[SeenCall]) -> list[list[SeenCall]]:
     return list(found.values())
 
 
-def _agent(call: ModelCall, known: dict[str, str]) -> str:
-    """Return the agent that instructions name, else a stable name for their beginning."""
-    if named := _title(call):
-        return named
-    return known.setdefault(_prompt(call)[:_ALIKE], f"agent {len(known) + 1}")
+def numbering() -> Naming:
+    """Return what names an agent by its instructions, else by a number for their beginning."""
+    known: dict[str, str] = {}
+    return lambda call: _title(call) or known.setdefault(_prompt(call)[:_ALIKE], f"agent {len(known) + 1}")
 
 
 def _title(call: ModelCall) -> str:
@@ -261,9 +261,10 @@ def _tools(seen: Sequence[SeenCall]) -> Iterator[Span]:
             if here[sign] > shown[sign]:
                 shown[sign] = here[sign]
                 yield _tool(wanted, result, one.passed.start_ns)
-        for said in one.call.said:
-            for call in calls_of(said):
-                asked[_call_of(_wanted(call, one))][one.agent] = one.passed.end_ns
+        # Each a nanosecond after the one before, so that calls made together keep their order.
+        calls = [call for said in one.call.said for call in calls_of(said)]
+        for since_ns, call in enumerate(calls, one.passed.end_ns):
+            asked[_call_of(_wanted(call, one))][one.agent] = since_ns
 
 
 def _call_of(wanted: _Wanted) -> tuple[str, str, str]:
@@ -325,7 +326,11 @@ def _tool(asked: _Wanted, result: Any, until_ns: int) -> Span:
 
 
 def joined_with(
-    spans: Sequence[Span], calls: Sequence[PassedCall], reader: Reader, new_id: NewId
+    spans: Sequence[Span],
+    calls: Sequence[PassedCall],
+    reader: Reader,
+    new_id: NewId,
+    name: Naming | None = None,
 ) -> tuple[tuple[Span, ...], tuple[PassedCall, ...]]:
     """Return a run's own spans with the calls that passed while it went on, and the other calls.
 
@@ -338,6 +343,8 @@ def joined_with(
         calls: the calls, in any order.
         reader: reader of the spans.
         new_id: makes ids.
+        name: names the agents that no span names; by default, only instructions name those of spans, which
+            the functions around them may name, and numbers those of the other calls.
     """
     around = Surroundings(spans)
     actions = {key_of(span): reader.action(span, around) for span in spans}
@@ -345,11 +352,12 @@ def joined_with(
     shown: dict[Key, SeenCall] = {}
     inside: list[tuple[PassedCall, ModelCall]] = []
     others: list[PassedCall] = []
-    for passed, call in read_model_calls(calls):
+    read = list(read_model_calls(calls))
+    for (passed, call), speaker in zip(read, _speakers([call for _, call in read]), strict=True):
         chat = _closest(passed, chats, shown)
         if chat is not None:
             agent = _agent_around(chat, around, actions)
-            named = agent or _title(call)
+            named = agent or speaker or (name or _title)(call)
             # Of several calls in one span the last counts: clients repeat what failed or did not parse.
             # A tool begins after the span, so that it is neither inside it nor beside it.
             timed = replace(passed, start_ns=chat.start_ns, end_ns=chat.end_ns + 1)
@@ -361,7 +369,7 @@ def joined_with(
     own = tuple(_told(span, actions[key_of(span)], shown.get(key_of(span))) for span in spans)
     has_tools = any(_kind(action) is ActionKind.TOOL for action in actions.values())
     tools = () if has_tools else _tools(sorted(shown.values(), key=lambda one: one.passed.start_ns))
-    added = _placed((*_of_calls(inside), *tools), own, new_id)
+    added = _placed((*_of_calls(inside, name or numbering()), *tools), own, new_id)
     placed = (
         _without_agent(span) if _agent_around(parent, around, actions) else span for span, parent in added
     )
@@ -405,8 +413,8 @@ def _told(span: Span, action: Action | None, seen: SeenCall | None) -> Span:
     return replace(span, attributes={**span.attributes, **named, **texts}) if named or texts else span
 
 
-def _of_calls(calls: Iterable[tuple[PassedCall, ModelCall]]) -> Iterator[Span]:
-    seen = _seen(calls)
+def _of_calls(calls: Iterable[tuple[PassedCall, ModelCall]], name: Naming) -> Iterator[Span]:
+    seen = _seen(calls, name)
     yield from map(_chat, seen)
     yield from _tools(seen)
 

@@ -238,6 +238,26 @@ def test_a_call_that_no_answer_wrote_or_nothing_answers_is_no_step(behind: list[
     assert conversation({"content": REACT}, *behind) == []
 
 
+def test_calls_of_one_answer_keep_their_order_whatever_the_ids_of_their_spans() -> None:
+    regions = ("north", "south", "east")
+    asked = [wanted(f"c{number}", region) for number, region in enumerate(regions)]
+    results = [answered(f"c{number}", region) for number, region in enumerate(regions)]
+    calls = (
+        call(1, "Look it up.", TASK, said={"content": None, "tool_calls": asked}),
+        call(
+            3,
+            "Look it up.",
+            TASK,
+            {"role": "assistant", "tool_calls": asked},
+            *results,
+            said={"content": "1"},
+        ),
+    )
+    falling = count(9000, -1)
+    found = spans_of_calls(calls, "sales.py", lambda size: f"{next(falling):0{2 * size}x}")
+    assert [step.output for step in steps(found).steps if step.kind is StepKind.TOOL] == [*regions]
+
+
 def own(number: int, begin_s: float, end_s: float, parent: int | None = None, **attributes: str) -> Span:
     """A span of the program; in names of attributes, ``__`` is a dot."""
     named = {name.replace("__", "."): value for name, value in attributes.items()}

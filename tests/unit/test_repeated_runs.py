@@ -13,6 +13,7 @@ from analyzer.cli.repeated_runs import (
     final_document,
     final_table,
     in_full,
+    lines_of,
     progress_line,
     ranking,
 )
@@ -91,6 +92,15 @@ def test_of_many_runs_only_the_first_failed_one_is_shown_with_its_steps() -> Non
     assert in_full([well, broken, well]) == [(1, well), (2, broken), (3, well)]
     assert in_full([well, well, broken, blame(2)]) == [(3, broken)]
     assert in_full([well] * 4) == []
+
+
+def test_neighbours_of_which_the_same_is_to_be_said_share_a_line() -> None:
+    well, broken = judged(WELL), blame(3)
+    assert [*lines_of([well, well, broken, well])] == [
+        "runs 1 to 2 of 4: no failure",
+        "run 3 of 4: attributed: clerk, step 3: so",
+        "run 4 of 4: no failure",
+    ]
 
 
 def test_people_read_shares_and_places() -> None:
