@@ -150,9 +150,11 @@ def _speakers(calls: Sequence[ModelCall]) -> list[str]:
     found = [""] * len(calls)
     for place, call in enumerate(calls):
         for message in call.messages:
-            name, sign = message.get("name"), _sign(message)
-            if isinstance(name, str) and message.get("role") in _SPEAKING and said_by.get(sign, _NOBODY) >= 0:
-                found[said_by[sign]] = name
+            name = message.get("name")
+            if isinstance(name, str) and message.get("role") in _SPEAKING:
+                speaker = said_by.get(_sign(message), _NOBODY)
+                if speaker != _NOBODY:
+                    found[speaker] = name
         for sign in {_sign(message) for message in call.said} - {""}:
             said_by[sign] = _NOBODY if sign in said_by else place  # two agents may say "Done."
     names_of: defaultdict[str, set[str]] = defaultdict(set)

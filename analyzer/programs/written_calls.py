@@ -9,6 +9,7 @@ answer of the program wrote it before.
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -89,11 +90,19 @@ def _results(calls: Sequence[Message], text: str) -> Iterator[Message]:
         yield {"role": "tool", "tool_call_id": call.get("id") or "", "content": part}
 
 
-def _written(text: str) -> Iterator[tuple[Message, str]]:
-    """Yield the calls that a text writes, each with the observation behind it; empty if there is none."""
+def _written(text: str) -> Sequence[tuple[Message, str]]:
+    """Return the calls that a text writes, each with the observation behind it; empty if there is none."""
     text = text[:_MOST_CHARS]
-    if not any(sign in text for sign in _SIGNS):
-        return
+    return _read(text) if any(sign in text for sign in _SIGNS) else ()
+
+
+@functools.lru_cache(maxsize=512)
+def _read(text: str) -> tuple[tuple[Message, str], ...]:
+    """Read a text once: each request repeats those of its conversation."""
+    return tuple(_reading(text))
+
+
+def _reading(text: str) -> Iterator[tuple[Message, str]]:
     if listed := _LIST.match(text):
         yield from ((call, "") for call in _listed(text[listed.end() :]))
         return
