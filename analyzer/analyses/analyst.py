@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Final
+from typing import Final, Unpack
 
-from analyzer.analyses.consulting import ModelFacts, Order, Stepping, ThreadSteps
+from analyzer.analyses.consulting import Consulting, ModelFacts, Order, Stepping, ThreadSteps
 from analyzer.inquiry.method import Answer, Model, Question, Steps, asking
 from analyzer.inquiry.verdict import abstained, analysis_of
 from analyzer.inquiry.visible import visible_run
@@ -87,14 +87,7 @@ class RunAnalyst:
         return analysis_of(attribution, trajectory)
 
     async def consult(
-        self,
-        trajectory: Trajectory,
-        method: str,
-        model: Model | None,
-        *,
-        earned: Earned = NOTHING_EARNED,
-        takes_as_failed: bool = False,
-        with_reference: bool = False,
+        self, trajectory: Trajectory, method: str, model: Model | None, **how: Unpack[Consulting]
     ) -> Attribution:
         """Triage and attribute by a method and a model; computation on the run happens in ``stepping``."""
         attributor, answers = self.attributor, list[Answer]()
@@ -106,9 +99,9 @@ class RunAnalyst:
             marker=attributor.new_marker(trajectory),
             method=method,
             model=facts,
-            takes_as_failed=takes_as_failed,
-            with_reference=with_reference,
-            record=UNKNOWN if model is None else earned.get(model.name, UNKNOWN),
+            takes_as_failed=how.get("takes_as_failed", False),
+            with_reference=how.get("with_reference", False),
+            record=UNKNOWN if model is None else how.get("earned", NOTHING_EARNED).get(model.name, UNKNOWN),
         )
         stepping, ask = self.stepping or ThreadSteps(self.steps), no_model if model is None else asking(model)
         started = attributor.clock()

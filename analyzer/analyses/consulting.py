@@ -12,10 +12,10 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypedDict
 
 from analyzer.inquiry.method import Answer, Prompt, Question, Reply, Steps
-from collector_processor.core.analysis import UNKNOWN, AnalysisLostError, TrackRecord
+from collector_processor.core.analysis import UNKNOWN, AnalysisLostError, Earned, TrackRecord
 from semconv.model import Attribution, Trajectory
 
 MOST_HELD: Final = 64
@@ -58,6 +58,17 @@ class Order:
     """Whether the method may see the expected answer, besides what the settings allow."""
     record: TrackRecord = UNKNOWN
     """What the model has earned with the run's tenant."""
+
+
+class Consulting(TypedDict, total=False):
+    """What a person's analysis of a run may depend on, besides its method and model."""
+
+    earned: Earned
+    """Track records of the models, with the run's tenant; by default, none."""
+    takes_as_failed: bool
+    """Whether to skip the check for a failure."""
+    with_reference: bool
+    """Whether the method sees the right answer, although the analyst's own analyses do not."""
 
 
 StepResult: TypeAlias = Question | Attribution

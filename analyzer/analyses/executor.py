@@ -188,7 +188,7 @@ class Executor:
 
 AnyAnalyst = TypeVar("AnyAnalyst", bound=Analyst)
 
-COMMAND: Final = command_of("analyzer.analyses.worker")
+COMMAND: Final = command_of("analyzer.analyses.worker_start")
 MOST_PROCESSES: Final = 8
 """Limit of the default; the setting may exceed it."""
 

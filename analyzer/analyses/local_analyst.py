@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, Self, Unpack, runtime_checkable
 
-from analyzer.analyses.consulting import Order, Stepping
+from analyzer.analyses.consulting import Consulting, Order, Stepping
 from analyzer.inquiry.method import Steps
 from collector_processor.core.analysis import NOTHING_EARNED, Analysis, Analyst, Earned
 
@@ -47,14 +47,7 @@ class LocalAnalyst(Analyst, Protocol):
         ...
 
     async def consult(
-        self,
-        trajectory: Trajectory,
-        method: str,
-        model: Model | None,
-        *,
-        earned: Earned = NOTHING_EARNED,
-        takes_as_failed: bool = False,
-        with_reference: bool = False,
+        self, trajectory: Trajectory, method: str, model: Model | None, **how: Unpack[Consulting]
     ) -> Attribution:
         """Triage and attribute by a method and a model; computation does not block the event loop."""
         ...
@@ -89,24 +82,10 @@ class LateAnalyst:
         return await (await self._ready()).analyse(trajectory, earned)
 
     async def consult(
-        self,
-        trajectory: Trajectory,
-        method: str,
-        model: Model | None,
-        *,
-        earned: Earned = NOTHING_EARNED,
-        takes_as_failed: bool = False,
-        with_reference: bool = False,
+        self, trajectory: Trajectory, method: str, model: Model | None, **how: Unpack[Consulting]
     ) -> Attribution:
         """Triage and attribute by a method and a model."""
-        return await (await self._ready()).consult(
-            trajectory,
-            method,
-            model,
-            earned=earned,
-            takes_as_failed=takes_as_failed,
-            with_reference=with_reference,
-        )
+        return await (await self._ready()).consult(trajectory, method, model, **how)
 
     def unasked(self, trajectory: Trajectory) -> Analysis | None:
         """Triage and attribute a run; called in threads."""

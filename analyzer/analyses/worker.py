@@ -126,6 +126,7 @@ def _serve(inward: IO[bytes], outward: IO[bytes], open_work: Callable[[bytes], W
     gc.collect()
     gc.freeze()  # existing objects stay: exclude them from garbage collection
     gc.set_threshold(_YOUNG)
+    gc.enable()  # ``worker_start`` has disabled it
     _write(outward, READY)
     while (message := _read(inward)) is not None:
         if message.startswith(STEP):
@@ -166,7 +167,3 @@ def _read(inward: IO[bytes]) -> bytes | None:
 def _write(outward: IO[bytes], message: bytes) -> None:
     outward.write(with_length(message))
     outward.flush()
-
-
-if __name__ == "__main__":
-    run()

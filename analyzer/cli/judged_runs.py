@@ -6,7 +6,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from analyzer.analyses.analyst import RunAnalyst
 from analyzer.analyses.composition import open_analyst, open_cleaner
 from analyzer.cli.output import OutputFormat, advance, complain, print_json, progress_bar
 from analyzer.cli.recorded_runs import RecordedRun
+from analyzer.cli.repeated_runs import Judged
 from analyzer.history.known_runs import KnownRuns, known_run, said_of
 from analyzer.inquiry.terminal import console, run_heading, steps_table, verdict_panel
 from analyzer.inquiry.verdict import to_json
@@ -26,15 +27,6 @@ from semconv.model import Attribution, Status, Trajectory
 
 if TYPE_CHECKING:
     from analyzer.issues.labels.kept_trace import KeptTrace
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedRun:
-    """A run with its verdict."""
-
-    trajectory: Trajectory
-    """Without what the settings redact."""
-    attribution: Attribution
 
 
 def settings_here(
@@ -53,8 +45,8 @@ def settings_here(
 
 def judge(
     recorded: Sequence[RecordedRun], analyst: RunAnalyst, settings: Settings, *, failed: bool = False
-) -> list[JudgedRun]:
-    """Return the runs with their verdicts, in order.
+) -> list[Judged]:
+    """Return the runs, without what the settings redact, with their verdicts, in order.
 
     Args:
         recorded: the runs, which are also compared with each other.
@@ -67,7 +59,7 @@ def judge(
     known = _beside_each_other(as_labels_say(analyst, settings), runs)
     verdicts = asyncio.run(_attribute_all(known, runs, settings.concurrency, failed=failed))
     return [
-        JudgedRun(trajectory=run.trajectory, attribution=verdict)
+        Judged(trajectory=run.trajectory, attribution=verdict)
         for run, verdict in zip(runs, verdicts, strict=True)
     ]
 
@@ -119,7 +111,7 @@ def some_failed(verdicts: Sequence[Attribution]) -> bool:
     return bool(errors) or bool(unread and len(unread) == len(verdicts))
 
 
-def show(run: JudgedRun, output: OutputFormat) -> None:
+def show(run: Judged, output: OutputFormat) -> None:
     """Print a run's steps and verdict, or its verdict as one object."""
     if output is OutputFormat.JSON:
         print_json(to_json(run.attribution, run.trajectory))

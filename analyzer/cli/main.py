@@ -121,6 +121,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         try:
             app = _app(given)
         finally:
+            gc.freeze()  # nor is it looked for later, which would take a sixth of the time of `attribute`
             gc.enable()
         code = app(args=given, standalone_mode=False)
     except typer.TyperException as error:

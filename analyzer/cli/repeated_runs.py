@@ -1,4 +1,4 @@
-"""Ranking of what breaks a program that is run many times (``blamespan run -n``). Pure but for its output.
+"""Many runs in few lines: one on each, and a ranking of what breaks them. Pure.
 
 A repetition counts once for each failure that it shows, whatever the number of its runs. Failures are grouped
 as issues are: by agent, mode, kind of step, tool and error. Intervals are Wilson's, of 95 %.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 from rich.box import SIMPLE_HEAD
@@ -24,9 +26,14 @@ from semconv.record import record
 ENDED_BY_USER: Final = (0, 130, 143)
 """Exit codes of success, and of programs ended by Ctrl-C and SIGTERM, which are no failure of an agent."""
 _FAILED: Final = frozenset({Status.ATTRIBUTED, Status.UNDETERMINED})
+_TO_SHOW: Final = _FAILED | {Status.SUSPECTED}
 _UNJUDGED: Final = frozenset({Status.UNREADABLE, Status.ERROR})
 _MOST_STEPS: Final = 3
 """Places of one failure that the table shows; JSON has all."""
+_MOST_NUMBERS: Final = 6
+"""Runs with one failure that the table names; JSON has all."""
+_MOST_IN_FULL: Final = 3
+"""Runs that are all shown with their steps."""
 
 
 @record
@@ -55,6 +62,11 @@ class Repetition:
     def has_failed(self) -> bool:
         """Whether its exit code or a verdict says that it failed."""
         return self.code not in ENDED_BY_USER or not _FAILED.isdisjoint(self.statuses)
+
+    @property
+    def to_show(self) -> tuple[Judged, ...]:
+        """Its runs whose steps explain a failure."""
+        return tuple(one for one in self.judged if one.attribution.status in _TO_SHOW)
 
     @property
     def is_suspected(self) -> bool:
@@ -101,17 +113,35 @@ def _blames(program: str, one: Repetition) -> Iterator[tuple[Fingerprint, int]]:
             yield fingerprint(program, blame, steps[blame.step]), blame.step
 
 
+def in_full(judged: Sequence[Judged]) -> list[tuple[int, Judged]]:
+    """Return the runs to show with their steps, numbered from 1: all of a few, else the first failed one."""
+    numbered = list(enumerate(judged, 1))
+    if len(numbered) <= _MOST_IN_FULL:
+        return numbered
+    return [(number, one) for number, one in numbered if one.attribution.status in _TO_SHOW][:1]
+
+
+def lines_of(judged: Sequence[Judged]) -> Iterator[str]:
+    """Yield a line on each run, and one on all neighbours of which the same is to be said."""
+    numbered = enumerate((in_a_line(one.attribution) for one in judged), 1)
+    for told, alike in groupby(numbered, key=itemgetter(1)):
+        numbers = [number for number, _ in alike]
+        which = f"run {numbers[0]}" if len(numbers) == 1 else f"runs {numbers[0]} to {numbers[-1]}"
+        yield f"{which} of {len(judged)}: {told}"
+
+
 def progress_line(number: int, planned: int, one: Repetition) -> str:
     """Return one line on a repetition that has ended."""
-    told = "; ".join(_told(each.attribution) for each in one.judged) or "nothing to judge"
+    told = "; ".join(in_a_line(each.attribution) for each in one.judged) or "nothing to judge"
     return f"{number} of {planned}: exit code {one.code}, {told}"
 
 
-def _told(attribution: Attribution) -> str:
+def in_a_line(attribution: Attribution) -> str:
+    """Return a verdict in one line: its status, and for a failure the agent, the step and why."""
     verdict, status = attribution.verdict, attribution.status.value.replace("_", " ")
-    if not isinstance(verdict, Blame):
-        return status
-    return f"{status}: {plain(verdict.agent, 24)}, step {verdict.step}: {plain(verdict.reason, 120)}"
+    if isinstance(verdict, Blame):
+        return f"{status}: {plain(verdict.agent, 24)}, step {verdict.step}: {plain(verdict.reason, 120)}"
+    return status if attribution.status is Status.NO_FAILURE else f"{status}: {plain(verdict.reason, 120)}"
 
 
 def final_document(program: str, repetitions: Sequence[Repetition], planned: int) -> dict[str, Any]:
@@ -154,7 +184,7 @@ def _rate(count: int, n: int) -> dict[str, Any]:
 
 
 def final_table(program: str, repetitions: Sequence[Repetition]) -> RenderableType:
-    """Return how often the program broke, and what broke it."""
+    """Return how often the program, or anything if it has no name, broke, and what broke it."""
     n = len(repetitions)
     failed = sum(one.has_failed for one in repetitions)
     suspected = sum(one.is_suspected for one in repetitions)
@@ -165,7 +195,8 @@ def final_table(program: str, repetitions: Sequence[Repetition]) -> RenderableTy
         f"{unjudged} showed nothing to judge" if unjudged else "",
         f"{n - failed - suspected - unjudged} without a sign of failure",
     ]
-    heading = Text(f"\nof {counted(n, 'run')} of {plain(program, 60)}: {', '.join(filter(None, counts))}\n")
+    of_program = f" of {plain(program, 60)}" if program else ""
+    heading = Text(f"\nof {counted(n, 'run')}{of_program}: {', '.join(filter(None, counts))}\n")
     found = ranking(program, repetitions)
     return Group(heading, _table(found, n)) if found else heading
 
@@ -176,11 +207,14 @@ def _table(found: Sequence[Breaking], n: int) -> Table:
     table.add_column("runs", justify="right")
     table.add_column("share, 95 % interval", no_wrap=True)
     table.add_column("at step", overflow="fold")
+    table.add_column("in run", overflow="fold")
     for one in found:
         places = ", ".join(f"{step} (in {count})" for step, count in one.steps[:_MOST_STEPS])
         more = ", …" if len(one.steps) > _MOST_STEPS else ""
         count = len(one.repetitions)
-        table.add_row(Text(plain(one.mark.title, 120)), str(count), _share(count, n), f"{places}{more}")
+        those = ", ".join(map(str, one.repetitions[:_MOST_NUMBERS])) + ", …" * (count > _MOST_NUMBERS)
+        row = (str(count), _share(count, n), f"{places}{more}", those)
+        table.add_row(Text(plain(one.mark.title, 120)), *row)
     return table
 
 

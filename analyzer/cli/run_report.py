@@ -19,6 +19,8 @@ from analyzer.cli.repeated_runs import (
     Repetition,
     final_document,
     final_table,
+    in_full,
+    lines_of,
     progress_line,
 )
 from analyzer.experiment.workflow import Check, CommandCheck, Contains, every
@@ -157,11 +159,17 @@ class Once:
     def say(self, seen: Seen, judged: Sequence[Judged]) -> None:
         """Print the steps of each run, and its verdict."""
         self.has_accused = _accuses(judged)
-        for number, one in enumerate(judged, 1):
-            if self._wishes.as_json:
-                print_json(to_json(one.attribution, one.trajectory))
-            else:
-                _show(one, f"run {number} of {len(judged)}" if len(judged) > 1 else "")
+        shown = in_full(judged)
+        is_list = len(shown) < len(judged) and not self._wishes.as_json
+        for one in judged if self._wishes.as_json else ():
+            print_json(to_json(one.attribution, one.trajectory))
+        for line in lines_of(judged) if is_list else ():
+            complain(line)
+        for number, one in () if self._wishes.as_json else shown:
+            _show(one, f"run {number} of {len(judged)}" if len(judged) > 1 else "")
+        if is_list:
+            error_console().print(final_table("", [Repetition(code=0, judged=(one,)) for one in judged]))
+            complain("the steps of each run: --save FILE, then `blamespan attribute --all FILE`")
         if judged:
             _say_where_it_ended(seen.ended, judged[-1].trajectory)
         else:
@@ -176,7 +184,7 @@ class Once:
 
 
 class Repeated:
-    """Says one line on each of many executions, and ranks what broke them."""
+    """Says one line on each of many executions, all about the first failed one, and ranks what broke them."""
 
     def __init__(self, wishes: Wishes, program: str, planned: int) -> None:
         """Begin with none of the planned executions."""
@@ -204,9 +212,13 @@ class Repeated:
         self._count(Repetition(code=seen.ended.code, judged=()))
 
     def _count(self, one: Repetition) -> int:
+        before = any(each.to_show for each in self._repetitions)
         self._repetitions.append(one)
-        complain(progress_line(len(self._repetitions), self._planned, one))
-        return len(self._repetitions)
+        number = len(self._repetitions)
+        complain(progress_line(number, self._planned, one))
+        for run in () if before or self._wishes.as_json else one.to_show[:1]:
+            _show(run, f"run {number} of {self._planned}")
+        return number
 
     def conclude(self) -> None:
         """Print the ranking."""

@@ -16,7 +16,6 @@ from analyzer.inquiry.render import Rendering, render
 from analyzer.inquiry.verdict import FailureMode
 from analyzer.lineage.clue import weigh
 from analyzer.methods.briefing import ask
-from analyzer.methods.free_text import read_yes_or_no
 from analyzer.methods.pooling import WEIGHT
 from analyzer.methods.prompt_injection import speaking_steps
 from analyzer.methods.reasons import in_fix, subject_of
@@ -143,6 +142,8 @@ class Confirm:
         """Yield one question; an unreadable answer leaves the suspicion unchanged."""
         rendering = render(trajectory, max_bytes=self.max_bytes, marker=self.marker)
         reply = yield self._question(rendering, trajectory)
+        from analyzer.methods.free_text import read_yes_or_no  # noqa: PLC0415 - most runs ask no model
+
         said = read_yes_or_no(reply.text)
         if said is None or speaking_steps(trajectory):
             return self.blame  # the run's text may have dictated the answer

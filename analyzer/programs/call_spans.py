@@ -1,9 +1,9 @@
 """Spans of a program's model calls, for programs that emit none, and texts for spans without them. Pure.
 
-A call becomes a ``chat`` span. Its agent is the one that its instructions name ("You are the analyst."),
-else a number for each beginning of instructions; without instructions, of the first message. A tool that an
-answer asks for, and whose result stands in a later request, becomes an ``execute_tool`` span between the two:
-when it really ran is not known.
+A call becomes a ``chat`` span. Its agent is the one under whose name a later request repeats its answer, else
+the one that its instructions name ("You are the analyst."), else a number for each beginning of instructions;
+without instructions, of the first message. A tool that an answer asks for, and whose result stands in a later
+request, becomes an ``execute_tool`` span between the two: when it really ran is not known.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from typing import Any, Final
 
 from analyzer.programs.model_call import ModelCall, PassedCall, read_model_calls
+from analyzer.programs.written_calls import calls_of
 from semconv import attributes as names
 from semconv.attributes import GenAiOperationName
 from semconv.dialects import Reader
@@ -25,6 +26,8 @@ from semconv.record import record, replace
 
 NewId = Callable[[int], str]
 """Returns a new id of so many bytes, in lower-case hex."""
+Naming = Callable[[ModelCall], str]
+"""Returns the agent of a call; empty if nothing names it."""
 RUN_SCOPE: Final = Scope(name="blamespan.run")
 """Scope of the spans that are made here, and not by the program."""
 _ALIKE: Final = 120
@@ -39,6 +42,9 @@ _AS_YOU_ARE: Final = re.compile(
 """Other beginnings of instructions that name an agent as "You are the" does."""
 _STOPS: Final = str.maketrans({"。": ". ", "\uff0c": ", "})
 """The stops of Chinese, after which no space stands."""
+_SPEAKING: Final = frozenset({"assistant", "user"})
+"""Roles under which requests repeat answers: those of other agents are often a user's."""
+_NOBODY: Final = -1
 _NO_TRACE: Final = TraceId("")
 _NO_SPAN: Final = SpanId("")
 """Ids until a span gets its place."""
@@ -123,12 +129,45 @@ def program_span(program: str, inner: Sequence[Span | PassedCall]) -> Span:
 
 def seen_calls(calls: Iterable[PassedCall]) -> list[SeenCall]:
     """Return the readable calls, each with its agent, in the order of their start."""
-    return _seen(read_model_calls(calls))
+    return _seen(read_model_calls(calls), numbering())
 
 
-def _seen(calls: Iterable[tuple[PassedCall, ModelCall]]) -> list[SeenCall]:
-    known: dict[str, str] = {}
-    return [SeenCall(passed=passed, call=call, agent=_agent(call, known)) for passed, call in calls]
+def _seen(calls: Iterable[tuple[PassedCall, ModelCall]], name: Naming) -> list[SeenCall]:
+    read = list(calls)
+    speakers = _speakers([call for _, call in read])
+    return [
+        SeenCall(passed=passed, call=call, agent=speaker or name(call))
+        for (passed, call), speaker in zip(read, speakers, strict=True)
+    ]
+
+
+def _speakers(calls: Sequence[ModelCall]) -> list[str]:
+    """Return the agent of each call, by the ``name`` of messages that repeat its answer; empty without one.
+
+    If all answers under the same instructions have one name, it is that of the other calls under them too.
+    """
+    said_by: dict[str, int] = {}
+    found = [""] * len(calls)
+    for place, call in enumerate(calls):
+        for message in call.messages:
+            name = message.get("name")
+            if isinstance(name, str) and message.get("role") in _SPEAKING:
+                speaker = said_by.get(_sign(message), _NOBODY)
+                if speaker != _NOBODY:
+                    found[speaker] = name
+        for sign in {_sign(message) for message in call.said} - {""}:
+            said_by[sign] = _NOBODY if sign in said_by else place  # two agents may say "Done."
+    names_of: defaultdict[str, set[str]] = defaultdict(set)
+    for name, call in zip(found, calls, strict=True):
+        names_of[_prompt(call)[:_ALIKE]] |= {name} - {""}
+    usual = {prompt: next(iter(own)) for prompt, own in names_of.items() if len(own) == 1}
+    return [name or usual.get(_prompt(call)[:_ALIKE], "") for name, call in zip(found, calls, strict=True)]
+
+
+def _sign(message: Mapping[str, Any]) -> str:
+    """Return what tells a message from others: its text, else the ids of its tool calls."""
+    calls = message.get("tool_calls") or ()
+    return text_of(message.get("content")).strip() or " ".join(str(call.get("id") or "") for call in calls)
 
 
 def conversations(seen: Iterable[SeenCall]) -> list[list[SeenCall]]:
@@ -139,11 +178,10 @@ def conversations(seen: Iterable[SeenCall]) -> list[list[SeenCall]]:
     return list(found.values())
 
 
-def _agent(call: ModelCall, known: dict[str, str]) -> str:
-    """Return the agent that instructions name, else a stable name for their beginning."""
-    if named := _title(call):
-        return named
-    return known.setdefault(_prompt(call)[:_ALIKE], f"agent {len(known) + 1}")
+def numbering() -> Naming:
+    """Return what names an agent by its instructions, else by a number for their beginning."""
+    known: dict[str, str] = {}
+    return lambda call: _title(call) or known.setdefault(_prompt(call)[:_ALIKE], f"agent {len(known) + 1}")
 
 
 def _title(call: ModelCall) -> str:
@@ -225,9 +263,10 @@ def _tools(seen: Sequence[SeenCall]) -> Iterator[Span]:
             if here[sign] > shown[sign]:
                 shown[sign] = here[sign]
                 yield _tool(wanted, result, one.passed.start_ns)
-        for said in one.call.said:
-            for call in said.get("tool_calls") or ():
-                asked[_call_of(_wanted(call, one))][one.agent] = one.passed.end_ns
+        # Each a nanosecond after the one before, so that calls made together keep their order.
+        calls = [call for said in one.call.said for call in calls_of(said)]
+        for since_ns, call in enumerate(calls, one.passed.end_ns):
+            asked[_call_of(_wanted(call, one))][one.agent] = since_ns
 
 
 def _call_of(wanted: _Wanted) -> tuple[str, str, str]:
@@ -289,7 +328,11 @@ def _tool(asked: _Wanted, result: Any, until_ns: int) -> Span:
 
 
 def joined_with(
-    spans: Sequence[Span], calls: Sequence[PassedCall], reader: Reader, new_id: NewId
+    spans: Sequence[Span],
+    calls: Sequence[PassedCall],
+    reader: Reader,
+    new_id: NewId,
+    name: Naming | None = None,
 ) -> tuple[tuple[Span, ...], tuple[PassedCall, ...]]:
     """Return a run's own spans with the calls that passed while it went on, and the other calls.
 
@@ -302,6 +345,8 @@ def joined_with(
         calls: the calls, in any order.
         reader: reader of the spans.
         new_id: makes ids.
+        name: names the agents that no span names; by default, only instructions name those of spans, which
+            the functions around them may name, and numbers those of the other calls.
     """
     around = Surroundings(spans)
     actions = {key_of(span): reader.action(span, around) for span in spans}
@@ -309,11 +354,12 @@ def joined_with(
     shown: dict[Key, SeenCall] = {}
     inside: list[tuple[PassedCall, ModelCall]] = []
     others: list[PassedCall] = []
-    for passed, call in read_model_calls(calls):
+    read = list(read_model_calls(calls))
+    for (passed, call), speaker in zip(read, _speakers([call for _, call in read]), strict=True):
         chat = _closest(passed, chats, shown)
         if chat is not None:
             agent = _agent_around(chat, around, actions)
-            named = agent or _title(call)
+            named = agent or speaker or (name or _title)(call)
             # Of several calls in one span the last counts: clients repeat what failed or did not parse.
             # A tool begins after the span, so that it is neither inside it nor beside it.
             timed = replace(passed, start_ns=chat.start_ns, end_ns=chat.end_ns + 1)
@@ -325,7 +371,7 @@ def joined_with(
     own = tuple(_told(span, actions[key_of(span)], shown.get(key_of(span))) for span in spans)
     has_tools = any(_kind(action) is ActionKind.TOOL for action in actions.values())
     tools = () if has_tools else _tools(sorted(shown.values(), key=lambda one: one.passed.start_ns))
-    added = _placed((*_of_calls(inside), *tools), own, new_id)
+    added = _placed((*_of_calls(inside, name or numbering()), *tools), own, new_id)
     placed = (
         _without_agent(span) if _agent_around(parent, around, actions) else span for span, parent in added
     )
@@ -369,8 +415,8 @@ def _told(span: Span, action: Action | None, seen: SeenCall | None) -> Span:
     return replace(span, attributes={**span.attributes, **named, **texts}) if named or texts else span
 
 
-def _of_calls(calls: Iterable[tuple[PassedCall, ModelCall]]) -> Iterator[Span]:
-    seen = _seen(calls)
+def _of_calls(calls: Iterable[tuple[PassedCall, ModelCall]], name: Naming) -> Iterator[Span]:
+    seen = _seen(calls, name)
     yield from map(_chat, seen)
     yield from _tools(seen)
 

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from analyzer.programs.written_calls import Asked, remember, with_results
 from analyzer.recordings.anthropic_messages import messages_of_blocks
 from analyzer.recordings.dialogue import Message as Said
 from analyzer.recordings.dialogue import Speaker, joined_answers
@@ -77,11 +78,14 @@ def read_model_calls(calls: Iterable[PassedCall]) -> Iterator[tuple[PassedCall, 
     A request of the Responses API may name an earlier answer in place of the messages up to there.
     """
     kept: dict[str, tuple[Message, ...]] = {}
+    asked: Asked = {}
     for passed in sorted(calls, key=lambda one: one.start_ns):
         call = read_model_call(passed)
         if call is None:
             continue
-        whole = replace(call, messages=(*kept.get(call.follows, ()), *call.messages))
+        messages = with_results((*kept.get(call.follows, ()), *call.messages), asked)
+        whole = replace(call, messages=messages)
+        remember(call.said, asked)
         kept |= dict.fromkeys(call.kept_as, (*whole.messages, *whole.said))
         yield passed, whole
 

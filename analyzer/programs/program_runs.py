@@ -20,6 +20,7 @@ from analyzer.programs.call_spans import (
     NewId,
     conversations,
     joined_with,
+    numbering,
     owners_of,
     program_span,
     seen_calls,
@@ -110,7 +111,7 @@ def runs_of_program(
     found = tuple(_as_one(group, program, new_id) for group in together(told))
     if alone := [one.trace.spans for one in bare if not _is_repeated(one, told)]:
         parts = gathered(alone, left, program, new_id)
-        rest, _ = joined_with(parts, left, reader, new_id)  # all calls are inside
+        rest, _ = joined_with(parts, left, reader, new_id, numbering())  # all calls are inside
         return (*found, _ordered(Trace(spans=rest), reader))
     return (*found, *_runs_of_calls(left, program, reader, new_id))
 

@@ -141,6 +141,17 @@ class TestShapes:
         assert f"blamespan experiment '{path}' --check CHECK -- COMMAND\n" in cli("attribute", path).out
         assert "experiment" not in cli("attribute", write("said", as_bytes(CONVERSATION))).out, "no tape"
 
+    def test_attribute_prints_a_line_a_run_and_the_steps_of_the_first_failure(
+        self, cli: Cli, write: Write
+    ) -> None:
+        files = [write(name, BODY) for name in "abcd"]
+        told = cli("attribute", *files).out
+        assert f"4 of 4: {files[-1]}: attributed: planner, step 1: " in told
+        assert told.count("Who broke it") == 1
+        assert "of 4 runs: 4 failed" in told
+        assert "1, 2, 3, 4" in told
+        assert cli("attribute", "--all", *files).out.count("Who broke it") == 4
+
     def test_attribute_prints_one_object_a_run(self, cli: Cli, write: Write) -> None:
         said = cli("attribute", write("a", BODY), "--format", "json")
         (found,) = said.objects

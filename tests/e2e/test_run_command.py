@@ -393,8 +393,35 @@ def test_many_runs_are_ranked_by_what_breaks_them(tmp_path: Path) -> None:
     assert (final["failed"]["count"], final["suspected"]["count"]) == (1, 1)
     assert {one["agent"] for one in final["broken_by"]} == {"analyst"}
     assert "3 of 4: exit code 0, no failure" in ended.stderr
+    assert "analyst, at step" not in ended.stderr, "the verdicts are on standard output"
     assert ended.returncode == 5
     assert len((tmp_path / "runs.json").read_text().splitlines()) == 4
+
+
+def test_of_many_runs_the_first_failed_one_is_shown_in_full(tmp_path: Path) -> None:
+    (tmp_path / "flaky.py").write_text(FLAKY)
+    ended = run(tmp_path, "-n", "4", "--", sys.executable, "flaky.py")
+    before, after = ended.stderr.split("3 of 4: exit code 0, no failure")
+    assert "run 2 of 4" in before
+    assert "analyst, at step" in before
+    assert "analyst, at step" not in after
+    assert after.rstrip().endswith("4"), "the run of the ranking's last failure"
+
+
+def test_a_loop_over_many_tasks_is_a_list_with_the_first_failure_in_full(tmp_path: Path) -> None:
+    loop = INSTRUMENTED.replace("\nwith run", "\nfor total in (3630, 3530, 3630, 3630, 3530):\n  with run")
+    for line in ("    with agent", "    this.output"):
+        loop = loop.replace(line, f"  {line}")
+    loop = loop.replace("        call.output", "          call.output")
+    (tmp_path / "loop.py").write_text(loop.replace('"1,200', 'f"1,200').replace("3,530", "{total:,}"))
+    ended = run(tmp_path, "--", sys.executable, "loop.py")
+    assert "run 1 of 5: no failure\n" in ended.stderr
+    assert "runs 3 to 4 of 5: no failure\n" in ended.stderr
+    assert (ended.stderr.count("Suspected failure"), ended.stderr.count("Nothing broke")) == (1, 0)
+    assert "of 5 runs: 0 failed" in ended.stderr
+    assert "2, 5" in ended.stderr.partition("of 5 runs")[2]
+    as_json = run(tmp_path, "--format", "json", "--", sys.executable, "loop.py")
+    assert len(as_json.stdout.splitlines()) == 5
 
 
 ENTRY_POINTS = """

@@ -131,6 +131,133 @@ def test_a_call_that_the_provider_refused_is_an_error() -> None:
     assert spans_of_calls([], "report", ids()) == ()
 
 
+def text_turn(role: str, text: str, **more: str) -> dict[str, str]:
+    return {"role": role, "content": text, **more}
+
+
+def test_an_answer_that_is_repeated_under_a_name_names_its_agent() -> None:
+    """As AutoGen does: the last agent's answer is in no request, so its own instructions must name it."""
+    found = text_turn("user", "1,200 units", name="researcher")
+    calls = (
+        call(1, "Look it up.", TASK, said={"content": None, "tool_calls": [SALES]}),
+        call(3, "Look it up.", TASK, CALLED, RESULT, said={"content": "1,200 units"}),
+        call(5, "You are the clerk.", TASK, found, said={"content": "Noted."}),
+        call(
+            7,
+            "Say it.",
+            TASK,
+            found,
+            text_turn("assistant", "Noted.", name="desk"),
+            said={"content": "1,200"},
+        ),
+    )
+    agents = [step.agent for step in steps(spans_of_calls(calls, "sales.py", ids())).steps]
+    assert agents == ["researcher", "researcher", "researcher", "desk", "agent 1"]
+
+
+def test_words_that_two_agents_say_and_names_of_people_name_no_agent() -> None:
+    done = text_turn("user", "Done.", name="painter")
+    calls = (
+        call(1, "Paint.", text_turn("user", "Paint the hall.", name="alice"), said={"content": "Done."}),
+        call(3, "Sweep.", TASK, said={"content": "Done."}),
+        call(5, "Report.", TASK, done, said={"content": "Both did."}),
+    )
+    agents = [step.agent for step in steps(spans_of_calls(calls, "hall.py", ids())).steps]
+    assert agents == ["agent 1", "agent 2", "agent 3"]
+
+
+def conversation(answer: Mapping[str, Any], *behind: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """The steps of two calls, of which the second repeats the first one's answer."""
+    calls = (
+        call(1, "Look it up. Action: sales\nAction Input: north", TASK, said=answer),
+        call(3, "Look it up. Action: sales\nAction Input: north", TASK, *behind, said={"content": "1,200."}),
+    )
+    found = steps(spans_of_calls(calls, "sales.py", ids())).steps
+    return [(step.kind.value, step.target or "", step.input, step.output) for step in found][1:-1]
+
+
+REACT = "Thought: look.\nAction: sales\nAction Input: north"
+HERMES = '<tool_call>\n{"name": "sales", "arguments": {"region": "north"}}\n</tool_call>'
+LISTED = f"Calling tools:\n{[{'id': 'c1', 'function': {'name': 'sales', 'arguments': {'region': 'north'}}}]}"
+IN_CODE = 'Look.\n<code>\nprint(sales("north"))\n</code>'
+
+
+@pytest.mark.parametrize(
+    ("answer", "behind", "target", "given"),
+    [
+        pytest.param(
+            {"content": None, "tool_calls": [SALES]},
+            [text_turn("assistant", LISTED), text_turn("user", "Observation:\n1200")],
+            "sales", '{"region": "north"}', id="a call repeated as text",
+        ),
+        pytest.param(
+            {"content": REACT},
+            [text_turn("assistant", REACT), text_turn("user", "Observation: 1200")],
+            "sales", "north", id="an action",
+        ),
+        pytest.param(
+            {"content": REACT},
+            [text_turn("assistant", f"{REACT}\nObservation: 1200")],
+            "sales", "north", id="an observation in the same message",
+        ),
+        pytest.param(
+            {"content": REACT},
+            [text_turn("user", f"So far:\n{REACT}\nObservation: 1200\nThought: ")],
+            "sales", "north", id="a scratchpad in the prompt",
+        ),
+        pytest.param(
+            {"content": HERMES},
+            [text_turn("assistant", HERMES), text_turn("user", "<tool_response>\n1200")],
+            "sales", '{"region": "north"}', id="a call of a local model",
+        ),
+        pytest.param(
+            {"content": IN_CODE},
+            [text_turn("assistant", IN_CODE), text_turn("user", "Observation:\n1200")],
+            "python_interpreter", '{"code": "print(sales(\\"north\\"))"}', id="code",
+        ),
+    ],
+)  # fmt: skip
+def test_a_call_that_an_answer_writes_is_a_step_with_its_observation(
+    answer: Mapping[str, Any], behind: list[Mapping[str, Any]], target: str, given: str
+) -> None:
+    assert conversation(answer, *behind) == [("tool", target, given, "1200")]
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        pytest.param(
+            [text_turn("assistant", REACT), text_turn("user", "Thanks, go on.")], id="no observation"
+        ),
+        pytest.param(
+            [text_turn("user", "Action: refund\nAction Input: 4711\nObservation: 1200")], id="an example"
+        ),
+    ],
+)
+def test_a_call_that_no_answer_wrote_or_nothing_answers_is_no_step(behind: list[Mapping[str, Any]]) -> None:
+    assert conversation({"content": REACT}, *behind) == []
+
+
+def test_calls_of_one_answer_keep_their_order_whatever_the_ids_of_their_spans() -> None:
+    regions = ("north", "south", "east")
+    asked = [wanted(f"c{number}", region) for number, region in enumerate(regions)]
+    results = [answered(f"c{number}", region) for number, region in enumerate(regions)]
+    calls = (
+        call(1, "Look it up.", TASK, said={"content": None, "tool_calls": asked}),
+        call(
+            3,
+            "Look it up.",
+            TASK,
+            {"role": "assistant", "tool_calls": asked},
+            *results,
+            said={"content": "1"},
+        ),
+    )
+    falling = count(9000, -1)
+    found = spans_of_calls(calls, "sales.py", lambda size: f"{next(falling):0{2 * size}x}")
+    assert [step.output for step in steps(found).steps if step.kind is StepKind.TOOL] == [*regions]
+
+
 def own(number: int, begin_s: float, end_s: float, parent: int | None = None, **attributes: str) -> Span:
     """A span of the program; in names of attributes, ``__`` is a dot."""
     named = {name.replace("__", "."): value for name, value in attributes.items()}

@@ -135,6 +135,9 @@ def test_model_calls_that_each_begin_a_trace_are_one_run_of_the_program() -> Non
     ]
     assert {step.group for step in found} == {None}  # the tool neither overlaps a call nor is inside one
     assert len({span.span_id for span in joined}) == len(joined)
+    alone = [Run(trace=Trace(spans=(span,)), trajectory=steps((span,))) for span in spans]
+    (run,) = runs_of_program(alone, (ASKED, FOUND, TOLD), "report", USUAL, ids())
+    assert run.trajectory.steps[-1].agent == "agent 1", "as without instrumentation"
 
 
 def test_a_trace_that_an_agent_or_a_server_begins_is_a_run_by_itself() -> None:

@@ -7,7 +7,16 @@ import json
 import pytest
 from rich.console import Console
 
-from analyzer.cli.repeated_runs import Judged, Repetition, final_document, final_table, progress_line, ranking
+from analyzer.cli.repeated_runs import (
+    Judged,
+    Repetition,
+    final_document,
+    final_table,
+    in_full,
+    lines_of,
+    progress_line,
+    ranking,
+)
 from semconv.model import Abstention, Attribution, Blame, Status, Step, StepKind, Trajectory
 
 STEPS = (
@@ -78,6 +87,22 @@ def test_an_end_that_the_user_wanted_is_no_failure(code: int) -> None:
     assert not repetition(judged(WELL), code=code).has_failed
 
 
+def test_of_many_runs_only_the_first_failed_one_is_shown_with_its_steps() -> None:
+    well, broken = judged(WELL), blame(3)
+    assert in_full([well, broken, well]) == [(1, well), (2, broken), (3, well)]
+    assert in_full([well, well, broken, blame(2)]) == [(3, broken)]
+    assert in_full([well] * 4) == []
+
+
+def test_neighbours_of_which_the_same_is_to_be_said_share_a_line() -> None:
+    well, broken = judged(WELL), blame(3)
+    assert [*lines_of([well, well, broken, well])] == [
+        "runs 1 to 2 of 4: no failure",
+        "run 3 of 4: attributed: clerk, step 3: so",
+        "run 4 of 4: no failure",
+    ]
+
+
 def test_people_read_shares_and_places() -> None:
     console = Console(width=120)
     with console.capture() as captured:
@@ -87,5 +112,8 @@ def test_people_read_shares_and_places() -> None:
     assert "1 showed nothing to judge, 1 without a sign of failure" in " ".join(told.split())
     assert "clerk: wrong computation" in told
     assert "3 (in 2)" in told
+    assert "2, 3" in told
     assert progress_line(2, 10, MANY[1]) == "2 of 10: exit code 0, attributed: clerk, step 3: so"
+    unclear = judged(Abstention(reason="two agree", status=Status.UNDETERMINED))
+    assert progress_line(3, 9, repetition(unclear)) == "3 of 9: exit code 0, undetermined: two agree"
     assert progress_line(6, 10, MANY[5]) == "6 of 10: exit code 0, nothing to judge"

@@ -22,6 +22,8 @@ from analyzer.signals.wordings import (
     tables,
     unchecked,
 )
+from analyzer.signals.wordings.folding import fold
+from analyzer.signals.wordings.patterns import Phrases
 from analyzer.signals.wrong_numbers import disowned
 
 SENTENCES: Final[dict[str, dict[str, list[list[str]]]]] = tomllib.loads(
@@ -53,6 +55,9 @@ def test_a_phrase_is_found_in_its_language(language: str, kind: Kind, sentence: 
     assert found is not None
     assert found.language == language
     assert 0 <= found.start < found.end <= len(sentence)
+    before_it_is_compiled = Phrases(tables()[language], kind)
+    assert before_it_is_compiled.may_be_in(fold(sentence))
+    assert not before_it_is_compiled.may_be_in("0")
 
 
 @pytest.mark.parametrize("half", [0xD83D, 0xDC00])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ from typing import Annotated
 import typer
 
 from analyzer.analyses.composition import open_analyst
-from analyzer.cli.judged_runs import JudgedRun, judge, settings_here, show, some_failed
+from analyzer.cli.judged_runs import judge, settings_here, show, some_failed
 from analyzer.cli.output import (
     FormatOption,
     OutputFormat,
@@ -23,9 +24,10 @@ from analyzer.cli.recorded_runs import (
     RecordedRun,
     RecordedRuns,
 )
+from analyzer.cli.repeated_runs import Judged, Repetition, final_table, in_a_line, in_full
 from analyzer.cli.shared_options import FloorOption, MethodOption, ModelOption
 from analyzer.inquiry.explanation import proof_command
-from analyzer.inquiry.present import is_unsaid
+from analyzer.inquiry.present import is_unsaid, plain
 from analyzer.inquiry.terminal import console
 from semconv.model import Blame
 
@@ -54,13 +56,20 @@ def attribute(
     failed: Annotated[
         bool, typer.Option("--failed", help="Take the run as failed, without checking whether it did.")
     ] = False,
+    all_runs: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="Print the steps of each run; of more than 3, only the first failure's are."
+        ),
+    ] = False,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Say which agent broke a recorded run, at which step and why.
 
     A conversation log is assumed to have failed; a trace is first checked for failure,
     unless [bold]--failed[/bold]. Without a model it needs no network and no key. Several runs are also
-    compared with each other: a step that only failing runs of a workflow have is more likely to blame.
+    compared with each other: a step that only failing runs of a workflow have is more likely to blame. Of
+    more than three, each gets a line, and the last lines rank what broke them.
 
     Example: [bold]blamespan attribute trace.json --model ollama/qwen3[/bold]
     """
@@ -70,15 +79,37 @@ def attribute(
     recorded = RecordedRuns(files, logs or [])
     read = [(path, _with_reference(run, reference)) for path, run in recorded]
     judged = judge([run for _, run in read], analyst, settings, failed=failed)
-    for (path, one), run in zip(read, judged, strict=True):
-        show(run, output)
-        if output is OutputFormat.TABLE and one.trace is not None and path != STANDARD_INPUT:
-            _say_what_next(path, run)
+    if output is OutputFormat.JSON:
+        for run in judged:
+            show(run, output)
+    else:
+        _print(read, judged, list(enumerate(judged, 1)) if all_runs else in_full(judged))
     if some_failed([run.attribution for run in judged]) or recorded.some_unreadable:
         raise typer.Exit(1)
 
 
-def _say_what_next(path: Path, run: JudgedRun) -> None:
+def _print(
+    read: Sequence[tuple[Path, RecordedRun]], judged: Sequence[Judged], shown: Sequence[tuple[int, Judged]]
+) -> None:
+    """Print the steps and verdicts of some runs; if these are not all, also a line on each, and a ranking."""
+    screen = console()
+    lines = zip(read, judged, strict=True) if len(shown) < len(judged) else ()
+    for number, ((path, _), run) in enumerate(lines, 1):
+        told = f"{number} of {len(judged)}: {plain(str(path), 200)}: {in_a_line(run.attribution)}"
+        screen.print(told, soft_wrap=True)
+    for number, run in shown:
+        path, recorded = read[number - 1]
+        if len(judged) > 1:
+            screen.print("", f"run {number} of {len(judged)}", sep="\n")
+        show(run, OutputFormat.TABLE)
+        if recorded.trace is not None and path != STANDARD_INPUT:
+            _say_what_next(path, run)
+    if len(shown) < len(judged):
+        screen.print(final_table("", [Repetition(code=0, judged=(run,)) for run in judged]))
+        screen.print("", "--all prints the steps of each run", sep="\n")
+
+
+def _say_what_next(path: Path, run: Judged) -> None:
     verdict = run.attribution.verdict
     if isinstance(verdict, Blame):
         said = f"To prove it: {proof_command(str(path))}"

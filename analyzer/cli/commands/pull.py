@@ -14,7 +14,7 @@ import typer
 from rich.text import Text
 
 from analyzer.analyses.composition import open_analyst
-from analyzer.cli.judged_runs import JudgedRun, judge, settings_here, show, some_failed
+from analyzer.cli.judged_runs import judge, settings_here, show, some_failed
 from analyzer.cli.output import (
     CommandFailed,
     FormatOption,
@@ -24,6 +24,7 @@ from analyzer.cli.output import (
     optional,
 )
 from analyzer.cli.recorded_runs import RecordedRun, runs_of
+from analyzer.cli.repeated_runs import Judged, in_full
 from analyzer.cli.shared_options import FloorOption, MethodOption, ModelOption
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.present import counted, plain
@@ -133,14 +134,14 @@ def _links(source: Backend, place: str, found: Iterable[Found]) -> Mapping[str, 
     }
 
 
-def _show(judged: Sequence[JudgedRun], links: Mapping[str, str], output: OutputFormat) -> None:
-    """Print every verdict as JSON; or the failures in full, then all of them in a table."""
+def _show(judged: Sequence[Judged], links: Mapping[str, str], output: OutputFormat) -> None:
+    """Print every verdict as JSON; or a few failures in full, then all of them in a table."""
     if output is OutputFormat.JSON:
         for run in judged:
             show(run, output)
         return
     failures = [run for run in judged if run.attribution.status in _FAILURES]
-    for run in failures:
+    for _number, run in in_full(failures):
         show(run, output)
     screen = console()
     for run in failures:
@@ -148,7 +149,7 @@ def _show(judged: Sequence[JudgedRun], links: Mapping[str, str], output: OutputF
     screen.print(_summary(judged))
 
 
-def _row(run: JudgedRun, links: Mapping[str, str]) -> Text:
+def _row(run: Judged, links: Mapping[str, str]) -> Text:
     """Return a failure on one line: verdict, agent, step, and the run's page in the backend."""
     verdict, trace = run.attribution.verdict, str(run.trajectory.root_trace_id)
     blamed = verdict if isinstance(verdict, Blame) else None
@@ -160,7 +161,7 @@ def _row(run: JudgedRun, links: Mapping[str, str]) -> Text:
     )
 
 
-def _summary(judged: Sequence[JudgedRun]) -> str:
+def _summary(judged: Sequence[Judged]) -> str:
     statuses = Counter(run.attribution.status.value for run in judged)
     agents = Counter(
         plain(agent_label(run.attribution.verdict.agent), 60)

@@ -105,7 +105,8 @@ def run(
     show it. Exit code: the program's, 127 if it is not found. With --format json, standard output has the
     verdicts, and the program's output goes to standard error.
 
-    With -n the program runs N times, one after the other. Each run gets a line; the last lines say how often
+    With -n the program runs N times, one after the other. Each run gets a line, and the first failed one is
+    shown in full; the last lines say how often
     it broke, which agents broke it, and at which steps, with 95 % intervals. The exit code is 0 only if every
     run gave 0, else the first other one. With --format json, the last object has "final": true. Ctrl-C stops
     after the current run. --save keeps all runs in one file.

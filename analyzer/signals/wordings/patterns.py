@@ -18,6 +18,7 @@ from analyzer.signals.wordings.tables import Boundary, Kind, Table, tables
 from collector_processor.core.patterns import compile_rule
 
 _PIECES: Final = re.compile(r" ?… ?| |\*|\{\w+\}")
+_GROUP: Final = re.compile(r"\{\w+\}")
 _MARKS: Final = r"\x00-/:-@\[-^`{-\x{bf}\x{2000}-\x{206f}\x{2190}-\x{2bff}\x{3000}-\x{303f}।॥،؛؟\x{6d4}"
 """Blanks and punctuation; classes such as ``\\pL`` have hundreds of ranges and compile in 200 ms."""
 _NO_LETTER: Final = f"[{_MARKS}]"
@@ -30,8 +31,8 @@ _ENDING: Final = f"[^{_MARKS}]*"
 
 def first_match(language: str, kind: Kind, folded: str) -> tuple[int, int] | None:
     """Return where the first phrase of a kind begins and ends in a folded text."""
-    pattern = _compiled(language, kind)
-    for found in pattern.finditer(folded) if pattern is not None else ():
+    phrases = _phrases(language, kind)
+    for found in phrases.pattern.finditer(folded) if phrases.may_be_in(folded) else ():
         for group in (1, 2):
             start, end = found.span(group)
             if start >= 0:
@@ -39,20 +40,51 @@ def first_match(language: str, kind: Kind, folded: str) -> tuple[int, int] | Non
     return None
 
 
+class Phrases:
+    """The phrases of a kind in one language.
+
+    Their pattern takes 2 ms to compile, so this waits for a text with words of a phrase: a short text may
+    be in any of twenty languages.
+    """
+
+    def __init__(self, table: Table, kind: Kind) -> None:
+        self._table, self._unless = table, table.unless.get(kind, ())
+        self._phrases = table.phrases.get(kind, ())
+        self._words = _words_in_any(self._phrases, table)
+
+    def may_be_in(self, folded: str) -> bool:
+        """Tell whether the pattern may match a folded text; costs less than a search until it is compiled."""
+        is_compiled = "pattern" in vars(self)
+        return is_compiled or any(word in folded for word in self._words)
+
+    @functools.cached_property
+    def pattern(self) -> Any:
+        """The pattern, with the phrases in the groups 1 and 2."""
+        table = self._table
+        before = "" if table.boundary is Boundary.NONE else rf"(?:^|{_NO_LETTER})"
+        after = rf"(?:$|{_NO_LETTER})" if table.boundary is Boundary.BOTH else ""
+        prefix = f"(?:{'|'.join(map(fold, table.prefixes))})?" if table.prefixes else ""
+        unless = _any_of(self._unless, table) or _NEVER
+        anywhere = _any_of([each for each in self._phrases if not each.startswith(_FIRST)], table) or _NEVER
+        first = _any_of([each[1:] for each in self._phrases if each.startswith(_FIRST)], table) or _NEVER
+        return compile_rule(f"(?:{before}{prefix}(?:{unless}|({anywhere}))|{_BEGIN}({first})){after}")
+
+
 @functools.cache
-def _compiled(language: str, kind: Kind) -> Any:
-    """Return the pattern of a kind; ``None`` if the table has no such phrases."""
-    table = tables()[language]
-    phrases = table.phrases.get(kind, ())
-    if not phrases:
-        return None
-    before = "" if table.boundary is Boundary.NONE else rf"(?:^|{_NO_LETTER})"
-    after = rf"(?:$|{_NO_LETTER})" if table.boundary is Boundary.BOTH else ""
-    prefix = f"(?:{'|'.join(map(fold, table.prefixes))})?" if table.prefixes else ""
-    unless = _any_of(table.unless.get(kind, ()), table) or _NEVER
-    anywhere = _any_of([each for each in phrases if not each.startswith(_FIRST)], table) or _NEVER
-    first = _any_of([each[1:] for each in phrases if each.startswith(_FIRST)], table) or _NEVER
-    return compile_rule(f"(?:{before}{prefix}(?:{unless}|({anywhere}))|{_BEGIN}({first})){after}")
+def _phrases(language: str, kind: Kind) -> Phrases:
+    return Phrases(tables()[language], kind)
+
+
+def _words_in_all(phrase: str, table: Table) -> frozenset[str]:
+    """Return words of which every text with the phrase has one: the longest of its parts."""
+    parts = [frozenset([fold(part)]) for part in _PIECES.split(phrase.removeprefix(_FIRST)) if part]
+    parts += [_words_in_any(table.groups[group[1:-1]], table) for group in _GROUP.findall(phrase)]
+    return max(parts, key=lambda words: min(map(len, words)))
+
+
+@functools.cache
+def _words_in_any(phrases: tuple[str, ...], table: Table) -> frozenset[str]:
+    return frozenset(word for phrase in phrases for word in _words_in_all(phrase, table))
 
 
 def _any_of(phrases: Sequence[str], table: Table) -> str:
