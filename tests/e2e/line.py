@@ -205,7 +205,8 @@ def pages_of(service: int) -> int | None:
     """Return the id of the process that serves the pages of a service; ``None`` if there is none."""
     for thread in Path(f"/proc/{service}/task").iterdir():
         for child in map(int, (thread / "children").read_text().split()):
-            if MODULE in Path(f"/proc/{child}/cmdline").read_text().split("\0"):
+            forked, words = (Path(f"/proc/{child}/{file}").read_text() for file in ("comm", "cmdline"))
+            if MODULE.endswith(f".{forked.rstrip()}") or MODULE in words.split("\0"):
                 return child
     return None
 
@@ -244,8 +245,9 @@ def _serving(half: str, data: Path, log: Path, settings: dict[str, str | float])
         return any("grpc" in line for line in _json_lines(log))
 
     environ = environment(**settings)
-    # Libraries may read their variables when they are imported.
-    start = spawn if any(map(str.isupper, settings)) else fork
+    # Libraries may read their variables when they are imported; litellm reads these when a model is called.
+    others = [name for name in settings if name.isupper() and not name.startswith("OPENAI_")]
+    start = spawn if others else fork
     with running("blamespan", command, log=log, is_ready=is_ready, environ=environ, start=start) as server:
         announced = next(line for line in _json_lines(log) if "grpc" in line)
         yield Line(server=server, announced=announced)
