@@ -28,6 +28,8 @@ ANY_PORT: Final = "127.0.0.1:0"
 _OURS: Final = ("OTEL_", "BLAMESPAN_", "OPENAI_", "OPENINFERENCE_")
 FIXED: Final = FILE_ONLY | {"receiving_bytes", "score_read_s", "settle_s", "shutdown_s", "spill_s"}
 """Settings without a variable, and constants, that tests replace (``fixed_values``)."""
+_AT_START: Final = ("LD_", "OTEL_", "PYTHON")
+"""What the variables begin with that the loader, Python and OpenTelemetry read before the service does."""
 _TIMEOUT_S: Final = 240.0
 
 
@@ -245,9 +247,7 @@ def _serving(half: str, data: Path, log: Path, settings: dict[str, str | float])
         return any("grpc" in line for line in _json_lines(log))
 
     environ = environment(**settings)
-    # Libraries may read their variables when they are imported; litellm reads these when a model is called.
-    others = [name for name in settings if name.isupper() and not name.startswith("OPENAI_")]
-    start = spawn if others else fork
+    start = spawn if any(name.startswith(_AT_START) for name in settings) else fork
     with running("blamespan", command, log=log, is_ready=is_ready, environ=environ, start=start) as server:
         announced = next(line for line in _json_lines(log) if "grpc" in line)
         yield Line(server=server, announced=announced)
