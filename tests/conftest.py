@@ -24,11 +24,14 @@ LEFT_TO_WHOLE: Final = frozenset({"backends", "deploy", "e2e", "frameworks", "la
 _STARTS: Final = frozenset({"subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec", "os.system"})
 
 HEAVIEST: Final = (
-    *("e2e/test_budget_kills", "e2e/test_stalls_commands", "e2e/test_stalls"),
-    *("e2e/test_bad_disk", "e2e/test_halves", "e2e/test_kafka", "e2e/test_faults_model", "e2e/test_kill"),
-    *("e2e/test_accessibility", "e2e/test_bench_model", "deploy/test_prometheus_live", "e2e/test_experiment"),
-    *("e2e/test_stalls_paths", "e2e/test_shared_store", "e2e/test_postgresql", "deploy/test_alert_scenarios"),
-    *("e2e/test_full_disk", "e2e/test_rolling_upgrade", "frameworks/test_live", "e2e/test_kafka_disturbed"),
+    *("e2e/test_pin", "e2e/test_postgresql", "deploy/test_prometheus_live", "e2e/test_bench_model"),
+    *("e2e/test_experiment", "e2e/test_bad_disk", "e2e/test_stalls_paths", "e2e/test_stalls_commands"),
+    *("frameworks/test_programs", "e2e/test_run_command", "frameworks/test_live", "e2e/test_pages_process"),
+    *("e2e/test_rolling_upgrade", "e2e/test_scores", "e2e/test_pytest_plugin", "e2e/test_kafka"),
+    *("e2e/test_kafka_disturbed", "e2e/test_accessibility", "e2e/test_browser", "e2e/test_shared_store"),
+    *("e2e/test_stalls", "e2e/test_api_attacked", "e2e/test_budget_kills", "e2e/test_skills"),
+    *("e2e/test_mcp_run_tools", "e2e/test_hostile", "deploy/test_alert_scenarios", "e2e/test_faults_model"),
+    *("deploy/test_prometheus_rules", "e2e/test_kafka_guarded", "frameworks/test_mcp", "e2e/test_backtest"),
 )
 """Files of minutes, which start first: a worker that starts one at the end keeps the others waiting."""
 

@@ -1,7 +1,9 @@
 """Starts ``blamespan`` by forking a process that has imported it already.
 
 Imports are three quarters of what a start costs (1.6 of 2.2 s of CPU), and tests start hundreds of services.
-How a fresh interpreter starts is tested by the demo, the wheel, the kill rounds and the tests of commands.
+The first processes that a service starts (its pages, a worker) are forked too, by the service before it has
+threads: they wait for what to run. Later ones, such as those that replace a killed one, start afresh. How a
+fresh interpreter starts is tested by the demo, the wheel, the kill rounds and the tests of commands.
 
 Run as a program, this file is that process. It reads one JSON object a line and answers each with one number.
 """
@@ -9,33 +11,42 @@ Run as a program, this file is that process. It reads one JSON object a line and
 from __future__ import annotations
 
 import atexit
+import fcntl
 import gc
 import json
 import os
 import runpy
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, Final, Protocol
+from typing import IO, Any, Final, Protocol, cast
 
 PRELOADED: Final = (
     "analyzer.cli.commands.serve",
     "analyzer.service.pages_alone",  # the other parts of the service
     "analyzer.analyses.prepare",  # what a service with a model, or without workers, imports to judge runs
     "analyzer.analyses.analyst",
+    "analyzer.analyses.worker",
 )
-"""Modules that a service imports, at once or later."""
+"""Modules that a service and its processes import, at once or later."""
+LITELLM: Final = "litellm"
+"""What a service with a model imports too, in 3 s of CPU: a parent of their own has it."""
+SPARES: Final = 2
+"""Processes that most services start: the pages and one worker."""
 _POLL_S: Final = 0.02
 _RUNNING: Final = -1000
 """The answer about a process that has not ended; no exit code is as low."""
 _FAR_BEYOND: Final = 4096
-"""Above any descriptor that imports leave open."""
+"""Above any descriptor that imports leave open, or that a service has."""
+_LONGEST_ORDER: Final = 1 << 18
+_MOST_FILES: Final = 250
 
 
 class Process(Protocol):
@@ -57,12 +68,13 @@ class Forked:
     """A process that the parent of services started; it leads a group of its own."""
 
     pid: int
+    parent: Callable[..., int]
     returncode: int | None = None
 
     def poll(self) -> int | None:
         """Return the exit code if it has ended, the negative number of a signal that ended it."""
         if self.returncode is None:
-            answer = _parent()(poll=self.pid)
+            answer = self.parent(poll=self.pid)
             self.returncode = None if answer == _RUNNING else answer
         return self.returncode
 
@@ -98,14 +110,17 @@ def fork(command: Sequence[str], environ: Mapping[str, str] | None, log: Path) -
     python, *arguments = command
     assert python == sys.executable, command
     log.touch()  # callers read it at once
-    return Forked(pid=_parent()(run=arguments, environ=dict(environ or os.environ), log=str(log)))
+    own = dict(environ or os.environ)
+    parent = _parent(*([LITELLM] if "BLAMESPAN_MODEL" in own else []))
+    return Forked(pid=parent(run=arguments, environ=own, log=str(log)), parent=parent)
 
 
 @cache
-def _parent() -> Callable[..., int]:
-    """Start the parent of services, once in a test process; it ends with that."""
-    command = [sys.executable, "-m", __name__]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def _parent(*modules: str) -> Callable[..., int]:
+    """Start the parent of services that import these too, once in a test process; it ends with that."""
+    command = [sys.executable, "-m", __name__, *modules]
+    own = os.environ | {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}  # as the service does before that import
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=own)
     atexit.register(process.communicate)
 
     def ask(**order: object) -> int:
@@ -137,8 +152,8 @@ def _ended(pid: int) -> int:
     return os.waitstatus_to_exitcode(status) if found else _RUNNING
 
 
-def _run(order: dict[str, Any]) -> None:
-    """Become the ordered program: its session, streams, environment and arguments."""
+def _become(order: dict[str, Any]) -> None:
+    """Take the ordered session, streams and environment."""
     os.setsid()
     log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for number, source in enumerate((os.open(os.devnull, os.O_RDONLY), log, log)):
@@ -146,18 +161,85 @@ def _run(order: dict[str, Any]) -> None:
     os.closerange(3, _FAR_BEYOND)
     os.environ.clear()
     os.environ.update(order["environ"])
-    first, *rest = order["run"]
+
+
+def _fork_spares() -> Sequence[str] | None:
+    """Fork processes that wait until this one starts a module of ours in a process.
+
+    Returns:
+        In this process ``None``; in a spare, what it runs.
+    """
+    spares: list[tuple[int, socket.socket]] = []
+    for _ in range(SPARES):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if not (pid := os.fork()):
+            for one in (ours, *(older for _, older in spares)):
+                one.close()  # or no spare would notice the end of the service
+            return _await_order(theirs)
+        theirs.close()
+        spares.append((pid, ours))
+    vars(subprocess)["_fork_exec"] = partial(_start, spares, vars(subprocess)["_fork_exec"])
+    return None
+
+
+def _start(spares: list[tuple[int, socket.socket]], start_afresh: Callable[..., int], *given: Any) -> int:
+    """Start a module in a spare, and all else as usual; return the process id.
+
+    Args:
+        spares: process ids and sockets.
+        start_afresh: ``_fork_exec`` of ``subprocess``.
+        given: its arguments.
+    """
+    words, folder, environ, error_pipe, group = (given[place] for place in (0, 4, 5, 13, 16))
+    if not spares or words[:3] != [sys.executable, "-P", "-m"] or folder is not None or environ is None:
+        return start_afresh(*given)
+    pid, orders = spares.pop(0)
+    streams = (given[place] for place in (6, 9, 11))  # -1: that of this process
+    files = {number: number if file < 0 else file for number, file in enumerate(streams)}
+    files |= {file: file for file in given[3] if file != error_pipe}
+    order = {"run": words[2:], "environ": list(map(os.fsdecode, environ)), "files": list(files)}
+    with orders:
+        socket.send_fds(orders, [json.dumps(order).encode()], list(files.values()))
+    if group >= 0:
+        os.setpgid(pid, group)
+    return pid
+
+
+def _await_order(orders: socket.socket) -> Sequence[str]:
+    """Wait for an order, take its environment and files, and return what to run; end with the service."""
+    message, sources, *_ = socket.recv_fds(orders, _LONGEST_ORDER, _MOST_FILES)
+    if not message:
+        os._exit(0)
+    order = json.loads(message)
+    beyond = max(order["files"]) + 1
+    kept = [fcntl.fcntl(file, fcntl.F_DUPFD, beyond) for file in sources]
+    os.closerange(3, beyond)
+    for file, number in zip(kept, order["files"], strict=True):
+        os.dup2(file, number)
+    os.closerange(beyond, _FAR_BEYOND)
+    os.environ.clear()
+    os.environ.update(one.split("=", 1) for one in order["environ"])
+    return cast("Sequence[str]", order["run"])
+
+
+def _run(words: Sequence[str]) -> None:
+    """Run the program that is a module (``-m MODULE …``) or a file."""
+    first, *rest = words
     if first == "-m":
         sys.argv[:] = rest
+        for preloaded in set(PRELOADED) & set(rest):
+            del sys.modules[preloaded]  # a module that runs as a program was not imported before
+            Path("/proc/self/comm").write_text(preloaded.rpartition(".")[2])  # ``ps`` shows our arguments
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
     else:
-        sys.argv[:] = order["run"]
+        sys.argv[:] = words
         runpy.run_path(first, run_name="__main__")
 
 
 if __name__ == "__main__":
-    for module in PRELOADED:
+    for module in (*PRELOADED, *sys.argv[1:]):
         import_module(module)
     gc.freeze()  # collections in children would copy the pages of all that was imported
     if (ordered := _serve(sys.stdin.buffer, sys.stdout.buffer)) is not None:
-        _run(ordered)
+        _become(ordered)
+        _run(_fork_spares() or ordered["run"])

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ TOPICS: Final = ("otlp_spans", "otlp_logs", "otlp_metrics")
 """The topics of the Collector's exporter, and ours."""
 _CLUSTER: Final = "bGFtZXNwYW4tdGVzdHMtMQ"
 _START_S: Final = 240.0
+_NUMBERS: Final = count()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,8 @@ class KafkaBroker:
     """With encryption, and a password by SCRAM; open only with ``Locks``."""
     mutual_port: int = 0
     """With mutual TLS; open only with ``Locks``."""
+    group: str = ""
+    """The group of its consumers; by default that of the settings."""
     server: Server | None = None
     _stack: ExitStack = field(default_factory=ExitStack)
 
@@ -52,7 +56,7 @@ class KafkaBroker:
 
     @property
     def url(self) -> str:
-        return f"kafka://{self.address}"
+        return f"kafka://{self.address}" + (f"?group.id={self.group}" if self.group else "")
 
     @property
     def admin(self) -> AdminClient:
@@ -77,6 +81,15 @@ class KafkaBroker:
         admin = self.admin  # kept alive until the answers have come
         for done in admin.create_topics(new).values():
             done.result(_START_S)
+
+    def renew(self) -> None:
+        """Replace the topics of the three signals by empty ones, and the group by one without members."""
+        admin = self.admin
+        known = set(admin.list_topics(timeout=_START_S).topics) & set(TOPICS)
+        for done in (admin.delete_topics(sorted(known)) if known else {}).values():
+            done.result(_START_S)
+        self.create()
+        self.group = f"group-{next(_NUMBERS)}"
 
     def _answers(self) -> bool:
         return bool(self.admin.list_topics(timeout=5).brokers)

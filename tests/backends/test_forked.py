@@ -1,7 +1,8 @@
-"""A forked service behaves as one that was started by its command."""
+"""A forked service, and the processes that it starts, behave as if they were started by their commands."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends.forked import Process, fork
+from tests.backends.forked import SPARES, Process, fork
 from tests.backends.supervise import Start, spawn, wait_until
 
 SHOWN = """
@@ -17,6 +18,19 @@ import os, sys
 print(sys.argv[1:], sorted(os.environ), os.getsid(0) == os.getpid(), sys.stdin.read() == "", flush=True)
 print(*sorted(map(int, os.listdir("/proc/self/fd")))[:3], flush=True)
 sys.exit(7)
+"""
+STARTS = f"""
+import os, subprocess, sys
+read, write = os.pipe()
+environ = {{"ONLY": "this", "PYTHONPATH": os.environ["PYTHONPATH"]}}
+for number in range({SPARES + 1}):
+    command = [sys.executable, "-P", "-m", "{__name__}", str(write), "a b"]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ, pass_fds=[write], process_group=0
+    )
+    said, _ = process.communicate(b"given")
+    told, group = said.decode().rsplit(" ", 1)
+    print(told, int(group) == process.pid, os.read(read, 9), process.returncode, flush=True)
 """
 WAITS = "import time; print('up', flush=True); time.sleep(600)"
 
@@ -51,3 +65,23 @@ def test_a_signal_ends_it_and_is_its_exit_code(start: Start, tmp_path: Path) -> 
 def test_an_uncaught_error_is_in_its_log(start: Start, tmp_path: Path) -> None:
     assert run(start, tmp_path, "raise LookupError('gone')").wait(60) == 1
     assert "LookupError: gone" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize("start", [fork, spawn])
+def test_what_it_starts_has_its_own_streams_files_environment_group_and_exit_code(
+    start: Start, tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(STARTS)
+    process = start(
+        [sys.executable, str(program)], os.environ | {"PYTHONPATH": str(Path.cwd())}, tmp_path / "log"
+    )
+    assert process.wait(60) == 0, (tmp_path / "log").read_text()
+    said = (tmp_path / "log").read_text().splitlines()
+    assert said == ["given ['a b'] ['ONLY', 'PYTHONPATH'] True b'told' 3"] * (SPARES + 1)
+
+
+if __name__ == "__main__":
+    os.write(int(sys.argv[1]), b"told")
+    print(sys.stdin.read(), sys.argv[2:], sorted({*os.environ} - {"LC_CTYPE"}), os.getpgid(0), end="")
+    sys.exit(3)

@@ -38,9 +38,16 @@ def server() -> Iterator[PostgresServer]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """Yield a broker for the tests of a module: it takes 5 s of CPU to start."""
+    folder = tmp_path_factory.mktemp("broker") / "kafka"
+    with start_kafka(insist_on("kafka", install.kafka_binary()), folder) as running:
+        yield running
+
+
 @pytest.fixture
-def kafka(tmp_path: Path) -> Iterator[KafkaBroker]:
-    """Yield a broker of the test's own that has its topics."""
-    with start_kafka(insist_on("kafka", install.kafka_binary()), tmp_path / "kafka") as broker:
-        broker.create()
-        yield broker
+def kafka(broker: KafkaBroker) -> KafkaBroker:
+    """Return the broker with empty topics, and a group of the test's own."""
+    broker.renew()
+    return broker

@@ -93,8 +93,9 @@ def read_topic(broker: KafkaBroker, topic: str) -> list[Kept]:
         consumer.close()
 
 
-def committed(broker: KafkaBroker, topic: str, group: str = "blamespan") -> dict[int, Mark]:
-    """Return what is committed for each partition of a topic."""
+def committed(broker: KafkaBroker, topic: str, group: str = "") -> dict[int, Mark]:
+    """Return what a group, by default the broker's, has committed for each partition of a topic."""
+    group = group or broker.group or "blamespan"
     consumer = Consumer({"bootstrap.servers": broker.address, "group.id": group})
     try:
         numbers = consumer.list_topics(topic, timeout=30).topics[topic].partitions
@@ -107,7 +108,7 @@ def committed(broker: KafkaBroker, topic: str, group: str = "blamespan") -> dict
         consumer.close()
 
 
-def is_forwarded(broker: KafkaBroker, topic: str, group: str = "blamespan") -> bool:
+def is_forwarded(broker: KafkaBroker, topic: str, group: str = "") -> bool:
     """Return whether the commits say that every record of a topic was forwarded."""
     consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "looking"})
     try:

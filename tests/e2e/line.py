@@ -28,6 +28,8 @@ ANY_PORT: Final = "127.0.0.1:0"
 _OURS: Final = ("OTEL_", "BLAMESPAN_", "OPENAI_", "OPENINFERENCE_")
 FIXED: Final = FILE_ONLY | {"receiving_bytes", "score_read_s", "settle_s", "shutdown_s", "spill_s"}
 """Settings without a variable, and constants, that tests replace (``fixed_values``)."""
+_AT_START: Final = ("LD_", "OTEL_", "PYTHON")
+"""What the variables begin with that the loader, Python and OpenTelemetry read before the service does."""
 _TIMEOUT_S: Final = 240.0
 
 
@@ -205,7 +207,8 @@ def pages_of(service: int) -> int | None:
     """Return the id of the process that serves the pages of a service; ``None`` if there is none."""
     for thread in Path(f"/proc/{service}/task").iterdir():
         for child in map(int, (thread / "children").read_text().split()):
-            if MODULE in Path(f"/proc/{child}/cmdline").read_text().split("\0"):
+            forked, words = (Path(f"/proc/{child}/{file}").read_text() for file in ("comm", "cmdline"))
+            if MODULE.endswith(f".{forked.rstrip()}") or MODULE in words.split("\0"):
                 return child
     return None
 
@@ -244,8 +247,7 @@ def _serving(half: str, data: Path, log: Path, settings: dict[str, str | float])
         return any("grpc" in line for line in _json_lines(log))
 
     environ = environment(**settings)
-    # Libraries may read their variables when they are imported.
-    start = spawn if any(map(str.isupper, settings)) else fork
+    start = spawn if any(name.startswith(_AT_START) for name in settings) else fork
     with running("blamespan", command, log=log, is_ready=is_ready, environ=environ, start=start) as server:
         announced = next(line for line in _json_lines(log) if "grpc" in line)
         yield Line(server=server, announced=announced)

@@ -1,4 +1,4 @@
-"""Every page, wide and narrow, light and dark, checked by axe against WCAG 2.2 A and AA."""
+"""Every page, narrow and light, wide and dark, checked by axe against WCAG 2.2 A and AA."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ from tools import axe
 IS_REQUIRED = os.environ.get("BLAMESPAN_REQUIRE_BROWSER") == "true"
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 needs_browser = pytest.mark.skipif(chromium() is None and not IS_REQUIRED, reason="no Chromium here")
+in_both_looks = pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1280, "dark")])
+"""Each width and each scheme once: what a rule finds depends on the one (layout) or the other (contrast)."""
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +47,7 @@ async def site(tmp_path: Path, browser: Browser) -> AsyncIterator[Site]:
 
 
 @needs_browser
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@in_both_looks
 async def test_every_page_is_accessible(
     site: Site, source: str, width: int, scheme: Literal["light", "dark"]
 ) -> None:
@@ -65,8 +66,7 @@ async def test_every_page_is_accessible(
 
 
 @needs_browser
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@in_both_looks
 async def test_an_open_step_is_accessible(
     site: Site, source: str, width: int, scheme: Literal["light", "dark"]
 ) -> None:
@@ -126,8 +126,7 @@ class Endless(LocalOpinions):
 
 
 @needs_browser
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@in_both_looks
 async def test_error_pages_and_the_page_of_a_running_analysis_are_accessible(
     tmp_path: Path, browser: Browser, source: str, width: int, scheme: Literal["light", "dark"]
 ) -> None:

@@ -47,6 +47,17 @@ class Fault(IntEnum):
     FULL = 4
 
 
+FAULTS: Final = (
+    (Fault.ERRORS, 2, True),
+    (Fault.ERRORS, 17, True),
+    (Fault.ERRORS, 301, False),
+    (Fault.READ_ONLY, 0, True),
+    (Fault.FULL, 0, True),
+    (Fault.SLOW, 30, False),
+)
+"""Faults, their numbers, and whether spans are refused meanwhile."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
     library: Path
@@ -119,44 +130,41 @@ def store(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
         yield {"store_url": server.url()}
 
 
-@pytest.mark.parametrize(
-    ("fault", "number", "refuses"),
-    [
-        pytest.param(Fault.ERRORS, 2, True, id="an error on every second call"),
-        pytest.param(Fault.ERRORS, 17, True, id="an error on one call in 17"),
-        pytest.param(Fault.ERRORS, 301, False, id="an error on one call in 301"),
-        pytest.param(Fault.READ_ONLY, 0, True, id="read-only"),
-        pytest.param(Fault.FULL, 0, True, id="full"),
-        pytest.param(Fault.SLOW, 30, False, id="slow"),
-    ],
-)
-def test_nothing_acknowledged_is_lost_and_work_resumes_afterwards(
-    start_line: StartLine, disk: Disk, store: dict[str, str], fault: Fault, number: int, *, refuses: bool
+@pytest.mark.timeout(1_800)
+def test_after_each_fault_nothing_acknowledged_is_lost_and_work_resumes(
+    start_line: StartLine, disk: Disk, store: dict[str, str]
 ) -> None:
     with grpc_backend() as backend:
         line = start_line(forward_endpoint=backend.url, root_grace=100, **disk.environ, **store)
-        taken, refusals = acknowledged(line, 1.0)
-        assert taken
-        assert not refusals
-        disk.be(fault, number)
-        more, refusals = acknowledged(line, LONG_S)
-        end = time.monotonic() + MOST_S
-        while refuses and not refusals and time.monotonic() < end:  # a slow machine has sent little so far
-            others, refusals = acknowledged(line, LONG_S)
-            more += others
-        assert bool(refusals) >= refuses
-        assert line.server.process.poll() is None, line.server.tail()
-        if fault in {Fault.READ_ONLY, Fault.FULL}:
-            assert line.health()[:2] == ["degraded", "the store of journal refuses: spans are refused"]
-        disk.be(Fault.NONE)
-        wait_until(lambda: acknowledged(line, 0.1)[0], what="an acknowledgement", timeout_s=300)
-        last, _ = acknowledged(line, 1.0)
-        sent = {(span.trace_id, span.span_id) for spans in (*taken, *more, *last) for span in spans}
-        wait_until(lambda: sent <= arrived(backend), what="all acknowledged spans", timeout_s=300)
-        for spans in (*taken[-2:], *more[-2:], *last[-2:]):
-            verdict = line.verdict(spans[0].trace_id)
-            assert verdict["agent"] == "clerk", (verdict["reason"], verdict["error"], line.server.tail())
-        wait_until(lambda: line.health() == ["ok"], what="it to be well", timeout_s=300)
+        for fault, number, refuses in FAULTS:
+            print(f"{fault.name} {number}")
+            outlive(line, backend, disk, fault, number, refuses=refuses)
         log = line.server.log.read_text(errors="replace")
         assert "Traceback" not in log, log[log.index("Traceback") - 500 :][:3000]
         assert line.terminate() == 0
+
+
+def outlive(line: Line, backend: Backend, disk: Disk, fault: Fault, number: int, *, refuses: bool) -> None:
+    """Break the disk for a while: whatever was acknowledged before, meanwhile and afterwards is there."""
+    taken, refusals = acknowledged(line, 1.0)
+    assert taken
+    assert not refusals
+    disk.be(fault, number)
+    more, refusals = acknowledged(line, LONG_S)
+    end = time.monotonic() + MOST_S
+    while refuses and not refusals and time.monotonic() < end:  # a slow machine has sent little so far
+        others, refusals = acknowledged(line, LONG_S)
+        more += others
+    assert bool(refusals) >= refuses
+    assert line.server.process.poll() is None, line.server.tail()
+    if fault in {Fault.READ_ONLY, Fault.FULL}:
+        assert line.health()[:2] == ["degraded", "the store of journal refuses: spans are refused"]
+    disk.be(Fault.NONE)
+    wait_until(lambda: acknowledged(line, 0.1)[0], what="an acknowledgement", timeout_s=300)
+    last, _ = acknowledged(line, 1.0)
+    sent = {(span.trace_id, span.span_id) for spans in (*taken, *more, *last) for span in spans}
+    wait_until(lambda: sent <= arrived(backend), what="all acknowledged spans", timeout_s=300)
+    for spans in (*taken[-2:], *more[-2:], *last[-2:]):
+        verdict = line.verdict(spans[0].trace_id)
+        assert verdict["agent"] == "clerk", (verdict["reason"], verdict["error"], line.server.tail())
+    wait_until(lambda: line.health() == ["ok"], what="it to be well", timeout_s=300)

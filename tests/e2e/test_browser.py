@@ -243,17 +243,6 @@ async def test_the_command_that_tries_a_fix_is_copied(site: Site) -> None:
     assert copied.startswith("blamespan backtest ")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
-async def test_nothing_overflows_the_page(site: Site, width: int, scheme: Literal["light", "dark"]) -> None:
-    for name in PAGES:
-        page = await site.open(site.path(name), viewport={"width": width, "height": 844}, color_scheme=scheme)
-        assert not await page.evaluate("document.documentElement.scrollWidth > innerWidth"), name
-        ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert (ground == "rgb(20, 23, 28)") is (scheme == "dark")
-        await page.context.close()
-
-
 async def test_health_is_read_on_a_phone_without_scrolling_sideways(site: Site) -> None:
     page = await site.open("/health", viewport={"width": 390, "height": 844})
     cut = "[...document.querySelectorAll('.scroll')].filter(one => one.scrollWidth > one.clientWidth).length"
@@ -273,17 +262,6 @@ async def test_lane_names_stay_visible_while_the_picture_is_scrolled(site: Site)
     assert await page.evaluate("document.querySelector('.stage').scrollLeft") > 60
     box = await page.locator("svg .name").first.bounding_box()
     assert 0 <= box["x"] < 60
-
-
-async def test_a_page_names_its_parts_for_screen_readers(site: Site) -> None:
-    for name in PAGES:
-        page = await site.open(site.path(name))
-        assert await page.locator("main").count() == 1
-        assert await page.locator("h1").count() == 1
-        assert await page.locator("html").get_attribute("lang") == "en"
-        unnamed = await page.evaluate(UNNAMED)
-        assert unnamed == [], name
-        await page.context.close()
 
 
 UNNAMED = """() => [...document.querySelectorAll('input, select, button, a, meter, svg, table')].filter(one => {
@@ -310,10 +288,19 @@ CONTRAST = """() => {
   return bad; }"""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_text_has_enough_contrast(site: Site, scheme: Literal["light", "dark"]) -> None:
-    """At least 4.5 to 1, as WCAG 2.2 requires (1.4.3)."""
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1280, "light"), (1280, "dark")])
+async def test_each_page_fits_names_its_parts_for_screen_readers_and_has_contrast(
+    site: Site, width: int, scheme: Literal["light", "dark"]
+) -> None:
+    """The contrast of text is at least 4.5 to 1, as WCAG 2.2 requires (1.4.3)."""
     for name in PAGES:
-        page = await site.open(site.path(name), color_scheme=scheme)
+        page = await site.open(site.path(name), viewport={"width": width, "height": 844}, color_scheme=scheme)
+        assert not await page.evaluate("document.documentElement.scrollWidth > innerWidth"), name
+        ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (ground == "rgb(20, 23, 28)") is (scheme == "dark")
+        assert await page.locator("main").count() == 1
+        assert await page.locator("h1").count() == 1
+        assert await page.locator("html").get_attribute("lang") == "en"
+        assert await page.evaluate(UNNAMED) == [], name
         assert await page.evaluate(CONTRAST) == [], name
         await page.context.close()

@@ -20,7 +20,7 @@ from collector_processor.rebuild.encode import encode
 from semconv.model import TraceId
 from tests.backends import install
 from tests.backends.fixtures import insist_on
-from tests.backends.kafka_broker import KafkaBroker, start_kafka
+from tests.backends.kafka_broker import KafkaBroker
 from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import wait_until
 from tests.e2e.backend import Backend, grpc_backend
@@ -48,14 +48,7 @@ SLOW: Final = {"root_grace": 600_000}
 
 
 @pytest.fixture
-def kafka(tmp_path: Path) -> Iterator[KafkaBroker]:
-    with start_kafka(insist_on("kafka", install.kafka_binary()), tmp_path / "kafka") as broker:
-        yield broker
-
-
-@pytest.fixture
 def start_processor(tmp_path: Path, kafka: KafkaBroker, server: PostgresServer) -> Iterator[StartProcessor]:
-    kafka.create()
     with processors(tmp_path, kafka, server) as start:
         yield start
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 
 from analyzer.analyses.models.budget import HourlyBudget
-from analyzer.analyses.models.completion import LiteLLM, Patience
+from analyzer.analyses.models.completion import LiteLLM, Patience, _bundled_prices, _litellm, price_of
 from analyzer.inquiry.errors import ModelFailure
 from analyzer.inquiry.method import Message, Prompt
 from analyzer.methods.attribution import Attributor
@@ -279,3 +281,13 @@ async def test_an_honest_report_is_taken_as_it_is() -> None:
         found = await Attributor(method="judge", model=priced)(RUN)
     assert (found.effort.input_tokens, found.effort.output_tokens) == (400, 60)
     assert found.effort.cost_usd == pytest.approx(400 * 1.5e-7 + 60 * 6e-7)
+
+
+def test_prices_are_those_of_litellm_and_known_without_its_import() -> None:
+    listed = {name: entry for name, entry in _litellm().model_cost.items() if "input_cost_per_token" in entry}
+    assert len(listed) > 1000
+    assert {name: _bundled_prices()[name] for name in listed} == listed
+    asked = "import sys; from analyzer.analyses.models.completion import price_of"
+    asked += "; print(price_of('gpt-4o-mini', 1000, 10), 'litellm' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout
+    assert said.split() == [str(price_of("gpt-4o-mini", 1000, 10)), "False"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -111,7 +112,9 @@ def mlflow(folder: Path) -> Iterator[str]:
         "1",
         *store,
     ]
-    with running("mlflow", command, log=folder / "log", is_ready=lambda: listens(port)):
+    # Without jobs, five further processes, each of which imports all of MLflow.
+    own = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    with running("mlflow", command, log=folder / "log", is_ready=lambda: listens(port), environ=own):
         yield f"http://{HOST}:{port}"
 
 

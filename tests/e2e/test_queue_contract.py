@@ -17,10 +17,6 @@ import pytest
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.encode import encode
 from semconv.model import TraceId
-from tests.backends import install
-from tests.backends.fixtures import insist_on
-from tests.backends.kafka_broker import start_kafka
-from tests.backends.postgresql import postgresql
 from tests.backends.supervise import free_ports
 from tests.e2e.backend import Backend, grpc_backend
 from tests.e2e.kafka_group import TENANT, processors
@@ -43,11 +39,9 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StartLine]
         with starting(tmp_path) as begin:
             yield begin
         return
-    binary = insist_on("kafka", install.kafka_binary())
-    with start_kafka(binary, tmp_path / "kafka") as broker, postgresql() as server:
-        broker.create()
-        with processors(tmp_path, broker, server) as begin:
-            yield begin
+    kafka, server = map(request.getfixturevalue, ("kafka", "server"))
+    with processors(tmp_path, kafka, server) as begin:
+        yield begin
 
 
 def name(number: int) -> str:

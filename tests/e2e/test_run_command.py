@@ -40,6 +40,18 @@ result = {"role": "tool", "tool_call_id": wanted["tool_calls"][0]["id"], "conten
 found = ask("You are the researcher.", task, wanted, result)
 print(ask("You are the analyst.", {"role": "user", "content": found["content"]})["content"])
 """  # noqa: E501 - a program
+_LINES = PLAIN.splitlines(keepends=True)
+WITH_OPENAI = ("".join(_LINES[2:4]), "".join(_LINES[6:8]))
+WITHOUT = (
+    "import urllib.request\n",
+    """    body = json.dumps({"model": "m", "messages": asked}).encode()
+    url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+    headers = {"Content-Type": "application/json", "Authorization": "Bearer x"}
+    request = urllib.request.Request(url, body, headers)
+    answer = json.load(urllib.request.urlopen(request))["choices"][0]["message"]
+    return {name: value for name, value in answer.items() if value is not None}
+""",
+)
 INSTRUMENTED = """
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import TracerProvider
@@ -53,6 +65,16 @@ with run("sales", task="How many units?", tracer_provider=provider) as this:
     this.output("1,200 + 1,450 + 980 = 3,530.")
 provider.shutdown()
 """
+
+
+def quick(program: str) -> str:
+    """Return the program without openai, whose import takes a second of CPU in each trial."""
+    for old, new in zip(WITH_OPENAI, WITHOUT, strict=True):
+        assert old in program
+        program = program.replace(old, new)
+    return program
+
+
 SALES = {"id": "c1", "type": "function", "function": {"name": "sales", "arguments": '{"region": "north"}'}}
 WRONG = "1,200 + 1,450 + 980 = 3,530. The total is 3,530 units."
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from tests.e2e import test_run_command
-from tests.e2e.test_run_command import PLAIN, environment, serving
+from tests.e2e.test_run_command import PLAIN, environment, quick, serving
 from tools.markdown_blocks import ROOT, Block, blocks
 
 BIN: Final = Path(sys.executable).parent
@@ -117,13 +117,16 @@ def test_a_fix_is_proved_and_checked(project: Path, provider: str) -> None:
     played(project, record, 0, **key)
     played(project, pin, 0, "wrote tests/pinned/")
     played(project, fails, 1, "1 failed, 1 passed", **key)
+    program.write_text(quick(PLAIN))
     played(project, plan, 0, "live calls", **key)
     played(project, prove, 0, "proved: step 3, analyst", **key)
+    program.write_text(PLAIN)
     played(project, whole, 1, "analyst, at step 3", **key)
     program.write_text(PLAIN.replace('model="m"', f'model="{BETTER}"'))
     played(project, passes, 0, "2 passed", **key)
-    program.write_text(FIXED)
+    program.write_text(quick(FIXED))
     played(project, backtest, 0, "Fixed (proved)", **key)
+    program.write_text(FIXED)
     played(project, passes, 0, "2 passed", **key)
     played(project, whole, 0, "3,630", **key)
     played(project, pin_fixed, 0, "wrote tests/pinned/")

@@ -278,13 +278,12 @@ def test_a_run_of_many_texts_is_read_in_time(
 ) -> None:
     """Four times the texts take about four times as long, not sixteen times."""
 
-    def seconds(number: int) -> float:
-        return min(once(made(number)) for _ in range(3))  # a collection of garbage may fall into one of them
-
     def once(trajectory: Trajectory) -> float:
         begun = time.process_time()
         read_run(trajectory)
         return time.process_time() - begun
 
-    seconds(50)  # tables and patterns are read
-    assert seconds(3_000) < 8 * max(seconds(750), 0.02)
+    once(made(50))  # tables and patterns are read
+    most = 8 * max(min(once(made(750)) for _ in range(3)), 0.02)
+    # A collection of garbage may fall into one of them.
+    assert any(once(made(3_000)) < most for _ in range(3))

@@ -28,8 +28,10 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib.util import find_spec
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, cast
 
 from opentelemetry import context
 
@@ -43,6 +45,8 @@ INSTALL_MODELS: Final = "pip install '.[models]' in the checkout"
 LONGEST_REPLY: Final = 1_000_000
 """Longest reply in characters; expected answers are under a hundredth of it."""
 
+_LOCAL_PRICES: Final = "LITELLM_LOCAL_MODEL_COST_MAP"
+"""litellm's variable: with "True" its prices are those in its package, not those on the network."""
 _NOWHERE: Final = "http://127.0.0.1:1"
 """A loopback port that refuses connections at once."""
 _DEFAULT_CONTEXT_TOKENS: Final = 32_000
@@ -266,7 +270,7 @@ def price_of(model: str, sent: int, received: int) -> float | None:
 
 def _litellm() -> Any:
     """Import litellm as a quiet library: no telemetry, no callbacks, no price list from the network."""
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    os.environ.setdefault(_LOCAL_PRICES, "True")
     if "litellm" not in sys.modules:
         with _uncollected():
             importlib.import_module("litellm")
@@ -319,9 +323,20 @@ def _price_list(model: str) -> Mapping[str, Any]:
     """Return a model's entry in litellm's bundled list; empty if there is none, or no litellm."""
     if not is_litellm_installed():
         return {}
-    known = _litellm().model_cost
+    known = _bundled_prices() or _litellm().model_cost
     entry = known.get(model) or known.get(model.partition("/")[2])
     return entry if isinstance(entry, Mapping) else {}
+
+
+@cache
+def _bundled_prices() -> Mapping[str, Any]:
+    """Return the price list in litellm's package without importing it; empty if another is wanted."""
+    found = find_spec("litellm")
+    folder = next(iter(found.submodule_search_locations or ()), None) if found else None
+    file = Path(folder or "", "model_prices_and_context_window_backup.json")
+    if os.environ.get(_LOCAL_PRICES, "True").lower() != "true" or not folder or not file.exists():
+        return {}
+    return cast("Mapping[str, Any]", json.loads(file.read_bytes()))
 
 
 def _reply(response: Any) -> Reply:
