@@ -20,6 +20,7 @@ from analyzer.lineage.after_nothing import says_nothing_found
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import NOT_DONE, SENTENCE, acts_in, acts_of
 from analyzer.lineage.sources import is_blind
+from analyzer.lineage.vocabulary import begins_with_no
 from analyzer.signals.commands import call_name
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, QUOTE, Reading
@@ -105,6 +106,8 @@ def _answered_all_the_same(ending: Ending, last: Missed) -> Clue | None:
                 None  # a text needs no tool, and may itself refuse; general advice was openly not looked up
             )
         if Kind.ADMISSION in ending.kinds:
+            if asks_whether(ending.task) and begins_with_no(ending.answer):
+                return None  # what does not answer is down
             return _undone(ending, last, failed=True) if ending.only_admits else None
     return _invented(ending, last, {"figures": float(has_figures), "claimed": claimed})
 
@@ -186,6 +189,8 @@ def _lost_deed(ending: Ending, lost: Missed) -> Clue | None:
             Kind.GIVING_UP not in ending.kinds or _is_side_notice(ending, lost) or ending.passes_on(lost)
         )
         return None if is_told else _undone(ending, lost, failed=True)
+    if ending.gives_reason(lost, (ending.answer,)):
+        return None
     is_claimed = Kind.CLAIM_DONE in ending.kinds or bool(acts_of(lost.tool) & acts_in(ending.answer))
     if not is_claimed and (ending.has_source or not ending.languages):
         return None
