@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from analyzer.signals.commands import call_name, commands_of, prints_others_words
 from analyzer.signals.tool_names import deed_of, looks_up
+from analyzer.signals.wordings import Kind, languages_in, says
 from semconv.dialects.reading.python_repr import from_repr
 from semconv.dialects.reading.values import mapping, structured
 from semconv.model import ContentState, Step, StepKind
@@ -23,6 +24,8 @@ _HEAD: Final = 2_000
 _LONGEST_OBJECT: Final = 20_000
 _SHORT: Final = 300
 """Characters below which words such as ``not supported`` are a report, not part of a document."""
+_SENTENCE: Final = 120
+"""Characters of a result that is a sentence or two."""
 _EXIT_CODE: Final = re.compile(
     r"\W{0,3}(?:(?:process|command) )?exit(?:ed)?(?: with)?[ _]?(?:code|status):?\s*(-?\d{1,9})",
     re.IGNORECASE,
@@ -65,7 +68,7 @@ _REPORT: Final = re.compile(
 _LABELS: Final = (
     r"fehler|fehlschlag|erreur|échec|errore|erro|falha|fallo|fout|błąd|ошибка|сбой|помилка|hata|fel|fejl|feil"
     r"|virhe|hiba|chyba|chybné|eroare|greška|pogreška|σφάλμα|lỗi|kesalahan|galat|خطأ|خطا|خرابی|שגיאה|त्रुटि|ত্রুটি"
-    r"|エラー|错误|錯誤|失败|失敗|오류|에러|실패"
+    r"|gagal|エラー|错误|錯誤|失败|失敗|오류|에러|실패"
 )
 _RAISED_ELSEWHERE: Final = re.compile(
     rf"[^\w{{\[]{{0,3}}(?:{_LABELS})[ \xa0]?(?:[45]\d\d)?[ \xa0]?[:：]",  # noqa: RUF001 - Chinese
@@ -77,6 +80,18 @@ _REPORT_ELSEWHERE: Final = re.compile(
     re.IGNORECASE,
 )
 """``Error while saving:`` in other languages; of a look-up, it may be what was found."""
+_CANNOT: Final = re.compile(
+    r"[^\w{]{0,3}(?:no se (?:ha )?p(?:udo|uede|odido)\b|no (?:fue|es|ha sido) posible\b"
+    r"|impos(?:ible|sible d|sibile)"
+    r"|non è (?:stato )?possibile|não (?:foi|é) possível|konnte nicht|kann nicht|kon niet|kan niet|kunde inte"
+    r"|kunne ikke|det gick inte|nie (?:udało się|można)|не (?:удалось|вдалося|могу|смог)|невозможно|неможливо"
+    r"|nelze|nepodařilo se|nije moguće|nu s-a putut|nem sikerült|ei voitu|epäonnistui|tidak dapat|không thể"
+    r"|αδυναμία|δεν ήταν δυνατ|αποτυχία|تعذر|لا يمكن|فشل|לא ניתן|נכשל|无法|無法|未能|不能"
+    r"|zugriff verweigert|accès refusé|acceso denegado|accesso negato|acesso negado|odmowa dostępu"
+    r"|доступ (?:запрещ|закрыт)|toegang geweigerd|åtkomst nekad|拒绝访问|アクセスが拒否)",
+    re.IGNORECASE,
+)
+"""``could not`` at the beginning of a short result in other languages."""
 _SAID: Final = re.compile(
     r"\b(?:HTTP|status(?: code)?)\W{0,3}[45]\d\d\b|command not found|timed out|connection refused"
     r"|permission denied|please fix your mistakes?|error (?:invoking|executing|running|calling) (?:the )?tool"
@@ -97,6 +112,11 @@ _ABSENT: Final = re.compile(
     r"\bnot[ _]?found\b|\bno such\b|\b(?:does|do|did) not exist\b|\b(?:doesn't|don't) exist\b"
     r"|\bunknown (?:id|order|user|customer|account|item|key|record)\b|\b(?:HTTP|status)\D{0,8}404\b"
     r"|\bno (?:matching|results?|matches|records?|entries|rows|data)\b",
+    re.IGNORECASE,
+)
+_DONE_BEFORE: Final = re.compile(
+    r"\balready (?:\w{2,}(?<!start)(?<!lock)ed|sent|paid|done|set|there|in|active|an? \w+)\b"
+    r"|\bexists\b|\bduplicate\b",
     re.IGNORECASE,
 )
 _DECIDED: Final = re.compile(
@@ -217,9 +237,19 @@ def reports_failure(result: str, tool: str = "") -> bool:
         return True
     if len(text) > _SHORT:
         return False
-    if not looks_up(tool) and _REPORT_ELSEWHERE.match(text):
+    if _CANNOT.match(text) or (not looks_up(tool) and _REPORT_ELSEWHERE.match(text)):
+        return True
+    if deed_of(tool) and len(text) <= _SENTENCE and _gives_up(text):
         return True
     return _REPORT.match(text) is not None or ("\n" not in text and _SAID.search(text) is not None)
+
+
+def _gives_up(text: str) -> bool:
+    """Tell whether a short result in another language than English says only that something was not done."""
+    languages = tuple(code for code in languages_in(text) if code != "en")
+    if text.isascii() or not languages or says(Kind.CLAIM_DONE, text, languages):
+        return False
+    return any(says(kind, text, languages) for kind in (Kind.EVADES, Kind.GIVING_UP))
 
 
 def _is_labelled(text: str) -> bool:
@@ -270,6 +300,11 @@ def is_whole_report(result: str, tool: str = "") -> bool:
 def says_absent(text: str) -> bool:
     """Tell whether an error says that the thing asked for does not exist: an answer rather than a failure."""
     return _ABSENT.search(text[:_SHORT]) is not None
+
+
+def says_done_before(text: str) -> bool:
+    """Tell whether an error says that what was to be done is so already."""
+    return _DONE_BEFORE.search(text[:_SHORT]) is not None
 
 
 def says_refused(text: str) -> bool:

@@ -57,6 +57,8 @@ def fault(result: str, name: str = "start_bell") -> Fault:
             "Błąd: brak liny",
         ),
         *("Falha ao tocar: corda partida", "Ошибка при звоне: верёвка порвана"),
+        *("No se pudo tocar la campana", "Nie udało się zadzwonić", "无法敲钟", "Impossible de sonner"),
+        "Le bedeau n'a pas pu sonner : corde cassée",
         '{"code": 403, "msg": "no key to the tower"}',
         '{"code": "PERMISSION_DENIED", "message": "no key to the tower"}',
         '{"codigo": 500, "mensaje": "cuerda rota"}',

@@ -128,6 +128,25 @@ def test_an_entry_that_a_deed_refused_is_not_done() -> None:
     assert accused(cancelled("The visits 31 and 32 are cancelled.", *later)) == []
 
 
+def test_a_deed_that_was_done_for_fewer_than_the_answer_counts_is_not_done_for_all() -> None:
+    def sent(answer: str, *later: Step) -> Trajectory:
+        first = tool("clerk", "Sent 7 of 10, 3 mailboxes are full", "send_bulk", input='{"list": "crew"}')
+        steps = asked("send_bulk", first.input), first, *later, step("clerk", answer)
+        return run(*steps, task="Invite the crew.", output=answer)
+
+    assert accused(sent("All 10 are invited.")) == [2]
+    assert accused(sent("7 of 10 are invited.")) == []
+    rest = tool("clerk", "Sent 3 of 3", "send_bulk", input='{"list": "crew", "only": "missed"}')
+    assert accused(sent("All 10 are invited.", asked("send_bulk", rest.input), rest)) == []
+
+
+def test_what_is_so_already_needs_no_deed() -> None:
+    there = tool("clerk", '{"error": "Bo is already a member of crew"}', "add_member", input='{"user": "Bo"}')
+    answer = "Bo is a member of crew."
+    ended = run(asked("add_member", there.input), there, step("clerk", answer), task="Add Bo to crew.")
+    assert accused(ended) == []
+
+
 def approved(reply: str, answer: str, *later: Step) -> Trajectory:
     question = tool("clerk", reply, "request_approval", input='{"action": "refund", "order": 812}')
     steps = asked("request_approval", question.input), question, *later, step("clerk", answer)

@@ -31,7 +31,7 @@ from analyzer.signals.run_view import HEAD, QUOTE, Reading, callers_of
 from analyzer.signals.suspicion.approvals import asks_leave
 from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, tokens_of
 from analyzer.signals.tool_names import deed_of, looks_up, words_in
-from analyzer.signals.tool_results import Fault, refused_entries
+from analyzer.signals.tool_results import Fault, refused_entries, says_done_before
 from analyzer.signals.wordings import Kind, kinds_said
 from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, Step, StepKind
@@ -46,12 +46,12 @@ _LONG: Final = 4
 """Letters of a word that is not a mere function word."""
 _FEWEST_LIKE: Final = 3
 """Calls of one tool from which an answer may count them."""
-_DONE_BEFORE: Final = re.compile(
-    r"\balready (?:\w{2,}(?<!start)(?<!lock)ed|sent|paid|done|set|there|in|active|a member)\b"
-    r"|\bexists\b|\bduplicate\b",
-    re.IGNORECASE,
+_LONGEST_REPORT: Final = 200
+_SHARE: Final = re.compile(
+    r"(?<![\w.,/-])(\d{1,6})(?: ?/ ?| (?:out of|of|von|de|di|sur|van|av|af|z|из|із|od) )(\d{1,6})"
+    r"(?![\w/-]|[.,]\d)"
 )
-"""Words of an error by which what was to be done is so already."""
+"""How many of how many."""
 _NOTICES: Final = frozenset(
     ("notify", "notification", "sms", "mail", "email", "message", "reminder", "alert", "greeting")
 )
@@ -66,10 +66,12 @@ def unmet(reading: Reading) -> Iterator[Clue]:
         return
     failed = [each for each in ending.missed if _counts(reading, each)]
     parts = list(islice(_refused_parts(reading), _MOST))
-    if failed or parts:
+    shares = list(islice(_shares(reading), _MOST))
+    if failed or parts or shares:
         run = _Run(ending)
         found = [clue for each in failed[-_MOST:] for clue in _judged(run, each)]
         found += [clue for each, words in parts for clue in _judged_part(run, each, words)]
+        found += [clue for each, done, of in shares for clue in _judged_share(run, each, done, of)]
         yield from found[:1]
 
 
@@ -86,11 +88,33 @@ def _refused_parts(reading: Reading) -> Iterator[tuple[Missed, tuple[str, ...]]]
             yield Missed(at=at, by=by, tool=tool, text=text, found_nothing=False), words
 
 
+def _shares(reading: Reading) -> Iterator[tuple[Missed, float, float]]:
+    """Yield the deeds that say in a short text of how many they did fewer: ``Sent 7 of 10``."""
+    for at, step in enumerate(reading.steps):
+        tool, text = call_name(step), step.output.strip()
+        if step.kind is not StepKind.TOOL or not deed_of(tool) or len(text) > _LONGEST_REPORT:
+            continue
+        found = _SHARE.search(text)
+        if found and int(found[1]) < int(found[2]):
+            by = reading.responsible_steps[at]
+            missed = Missed(at=at, by=by, tool=tool, text=text, found_nothing=False)
+            yield missed, float(found[1]), float(found[2])
+
+
+def _judged_share(run: _Run, missed: Missed, done: float, of: float) -> Iterator[Clue]:
+    """Judge a deed that was done for some: the answer has the number of all, and no later call goes on."""
+    target = run.reading.steps[missed.at].target
+    told = numbers(run.ending.answer)
+    if of in told and done not in told and all(one.target != target for one in run.later(missed)):
+        did = f"claimed success for {of:g} although {missed.tool} was done for {done:g}"
+        yield _clue(run, missed, ClueKind.INVENTED, did, {"claimed": 1.0})
+
+
 def _judged_part(run: _Run, missed: Missed, words: Sequence[str]) -> Iterator[Clue]:
     """Judge a refused entry: the answer names it, denies nothing, and no later call is about it."""
     later = "\n".join(one.input[:HEAD] for one in run.later(missed)).casefold()
     told = [one for one in run.sentences if any(_is_in(word, one) for word in words)]
-    if not told or any(_is_in(word, later) for word in words) or _DONE_BEFORE.search(missed.text):
+    if not told or any(_is_in(word, later) for word in words) or says_done_before(missed.text):
         return
     if not _denies(run, told) and not run.ending.gives_reason(missed, told):
         did = f"claimed success although {missed.tool} was refused for {words[0]!r}"
@@ -101,7 +125,7 @@ def _counts(reading: Reading, missed: Missed) -> bool:
     """Tell whether a failed call is a named tool's for a thing that may exist, and is not so already."""
     step = reading.steps[missed.at]
     is_named = step.kind is StepKind.TOOL and not commands_of(step) and not asks_leave(step)
-    return is_named and not missed.found_nothing and _DONE_BEFORE.search(missed.text[:HEAD]) is None
+    return is_named and not missed.found_nothing and not says_done_before(missed.text)
 
 
 class _Run:
