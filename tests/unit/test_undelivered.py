@@ -107,6 +107,22 @@ def test_a_failure_that_the_task_wants_to_see_is_its_answer() -> None:
     assert found(asked(task, call, refused, step("tester", invented), answer=invented)) is not None
 
 
+def test_a_handoff_to_nobody_hands_nothing_over() -> None:
+    call = calling("desk", ("transfer_to_claims", "{}"))
+    answer = "I have passed you on to our claims team."
+    reply = hearing(
+        step("desk", answer), ("tool", "Error: agent 'claims' not found"), author="transfer_to_claims"
+    )
+    ended = run(call, reply, task="I want to report a broken window.", output=answer)
+    assert mistake(ended).step == 1
+    honest = "I could not pass you on to our claims team."
+    reply = hearing(
+        step("desk", honest), ("tool", "Error: agent 'claims' not found"), author="transfer_to_claims"
+    )
+    ended = run(call, reply, task="I want to report a broken window.", output=honest)
+    assert mistake(ended).kind is ClueKind.UNDONE
+
+
 def test_what_does_not_answer_is_down() -> None:
     call = calling("guard", ("http_get", '{"url": "https://billing.example/health"}'))
     refused = failed_tool("guard", "ConnectionRefusedError", "http_get")

@@ -55,6 +55,8 @@ _MOST_LINES: Final = 64
 """Lines of failures that are looked for within longer lines: each is searched for in all results."""
 _NAME: Final = 3
 """Characters of an agent's name below which a match may be chance."""
+_HANDS_OVER: Final = re.compile(r"transfer|hand.?off|hand.?over|delegate|escalate", re.IGNORECASE)
+"""Names of tools that give the task to another agent: nobody of that name is a failure, not an answer."""
 _PUTS_OFF: Final = re.compile(
     r" (?:should|will|must|has to|needs to|is to|ask|asked|wait|waiting|forward\w*|pass(?:ed)?|hand(?:ed)?"
     r"|transfer\w*|delegat\w+|assign\w*|refer\w*|contact\w*|consult\w*) "
@@ -265,7 +267,7 @@ def _missed(reading: Reading) -> Iterator[Missed]:
             by=fault.asker,
             tool=fault.tool,
             text=fault.text,
-            found_nothing=says_absent(fault.text),
+            found_nothing=says_absent(fault.text) and not _HANDS_OVER.match(fault.tool),
         )
         for fault in reading.heard_faults
         if not fault.is_repaired

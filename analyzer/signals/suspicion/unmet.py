@@ -53,9 +53,12 @@ _SHARE: Final = re.compile(
 )
 """How many of how many."""
 _NOTICES: Final = frozenset(
-    ("notify", "notification", "sms", "mail", "email", "message", "reminder", "alert", "greeting")
+    (
+        *("notify", "notification", "sms", "mail", "email", "message", "reminder", "alert", "greeting"),
+        *("log", "note", "comment", "audit"),
+    )
 )
-"""Words in the names of tools that only let somebody know of a deed."""
+"""Words in the names of tools that only let somebody know of a deed, or write it down."""
 _THINKING: Final = frozenset({StepKind.LLM, StepKind.AGENT})
 
 
