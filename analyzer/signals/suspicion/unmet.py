@@ -38,6 +38,12 @@ from semconv.model import Evidence, Step, StepKind
 
 _MOST: Final = 20
 """Failed calls that are examined, the last ones."""
+_MOST_STEPS: Final = 1_000
+"""Steps of a run up to which the texts of its calls are compared with a failed one's words."""
+_MOST_STEPS_WITH_FIGURES: Final = 300
+"""Steps of a run up to which figures are searched for their sources: each costs some milliseconds."""
+_LONGEST_TEXT: Final = 4_000
+"""Characters of arguments and of a result in which a word is looked for."""
 _MOST_VALUES: Final = 24
 _LONGEST_VALUE: Final = 60
 """Characters of an argument that names something; longer ones are texts."""
@@ -146,6 +152,7 @@ class _Run:
         ]
         self.sentences: Final = [found[0].casefold() for found in SENTENCE.finditer(ending.answer)]
         self.task: Final = ending.task.casefold()
+        self._covered: Final[dict[tuple[bool, bool], str]] = {}
 
     def later(self, missed: Missed) -> list[Step]:
         """Return the successful calls that were requested after a failure was known."""
@@ -153,17 +160,21 @@ class _Run:
 
     def covered(self, missed: Missed) -> str:
         """Return what the successful calls that may meet the same need asked for and returned."""
-        steps = [self.reading.steps[at] for at in self.sound]
-        if not looks_up(missed.tool):
-            steps = [one for one in steps if _may_do(call_name(one), missed.tool)]
-        return "\n".join(f"{one.input[:HEAD]}\n{one.output[:HEAD]}" for one in steps).casefold()
+        kind = looks_up(missed.tool), _notifies(missed.tool)
+        if kind not in self._covered:
+            steps = [self.reading.steps[at] for at in self.sound]
+            if not looks_up(missed.tool):
+                steps = [one for one in steps if _may_do(call_name(one), missed.tool)]
+            texts = (f"{one.input[:_LONGEST_TEXT]}\n{one.output[:_LONGEST_TEXT]}" for one in steps)
+            self._covered[kind] = "\n".join(texts).casefold()
+        return self._covered[kind]
 
 
 def _judged(run: _Run, missed: Missed) -> Iterator[Clue]:
     if _is_counted(run, missed):
         did = f"counted {_quoted(run, missed, ())} as done although {missed.tool} failed for it"
         yield _clue(run, missed, ClueKind.INVENTED, did, {"claimed": 1.0})
-    elif not _has_fallback(run, missed):
+    elif len(run.reading.steps) <= _MOST_STEPS and not _has_fallback(run, missed):
         yield from _judged_by_words(run, missed)
 
 
@@ -175,7 +186,7 @@ def _judged_by_words(run: _Run, missed: Missed) -> Iterator[Clue]:
         return
     if deed_of(missed.tool) or acts_of(missed.tool) or _is_claimed_in(run, told):
         yield from _not_done(run, missed, named, told)
-    else:
+    elif len(run.reading.steps) <= _MOST_STEPS_WITH_FIGURES:
         yield from _not_found(run, missed, named, told)
 
 
