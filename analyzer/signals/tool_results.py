@@ -266,7 +266,10 @@ def _ends_in_traceback(text: str) -> bool:
 
 def deed_failed(result: str, name: str) -> bool:
     """Tell whether the result of a call that changes something is an error, not a text that speaks of one."""
-    return bool(deed_of(name)) and (_is_labelled(result) or _command_failed(result))
+    if not deed_of(name):
+        return False
+    is_told = len(result) <= _SENTENCE and (_CANNOT.match(result) is not None or _gives_up(result))
+    return is_told or _is_labelled(result) or _command_failed(result)
 
 
 def _command_failed(result: str) -> bool:

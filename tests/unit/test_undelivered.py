@@ -123,6 +123,13 @@ def test_a_handoff_to_nobody_hands_nothing_over() -> None:
     assert mistake(ended).kind is ClueKind.UNDONE
 
 
+def test_a_refusal_in_the_words_of_the_answers_language_is_no_source_of_it() -> None:
+    call = calling("clerk", ("reserve_room", '{"room": "B"}'))
+    refused = tool("clerk", "予約できませんでした。既に使用中です。", "reserve_room")
+    answer = "会議室Bを予約しました。"
+    assert mistake(asked("会議室Bを予約して。", call, refused, answer=answer)).step == 2
+
+
 def test_what_does_not_answer_is_down() -> None:
     call = calling("guard", ("http_get", '{"url": "https://billing.example/health"}'))
     refused = failed_tool("guard", "ConnectionRefusedError", "http_get")

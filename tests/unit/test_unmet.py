@@ -10,7 +10,7 @@ from analyzer.lineage.clue import weigh
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion.approvals import unapproved
 from analyzer.signals.suspicion.unmet import unmet
-from semconv.model import Step, Trajectory
+from semconv.model import Step, StepKind, Trajectory
 from tests.runs import calling, failed_tool, run, step, tool
 
 
@@ -110,6 +110,17 @@ def test_another_look_up_after_the_failure_may_have_brought_the_answer() -> None
     other = tool("clerk", '{"rain": 27}', "get_station", input='{"id": 98550}')
     later = asked("get_station", other.input), other
     assert accused(looked("41 mm fell in Bergen and 27 mm in Vardø.", *later)) == []
+
+
+def test_an_agent_that_takes_over_may_know_the_words_by_itself() -> None:
+    call = '{"text": "sea", "to": "Sami"}'
+    failed = failed_tool("lead", "timed out", "look_up_word", input=call)
+    over = step("lead", "transferred", StepKind.HANDOFF, target="linguist")
+    answer = "Sami has mearra for it."
+    steps = calling("lead", ("look_up_word", call)), failed
+    task = "What is the Sami word for the sea?"
+    assert accused(run(*steps, step("lead", answer), task=task, output=answer)) == [2]
+    assert accused(run(*steps, over, step("linguist", answer), task=task, output=answer)) == []
 
 
 def test_an_answer_that_counts_all_calls_counts_the_failed_one() -> None:

@@ -260,7 +260,18 @@ def _is_from_nowhere(run: _Run, missed: Missed, told: Sequence[str]) -> bool:
     known = numbers("\n".join((*heard, *admitting))[:HEAD])
     strange = {one.value for one in figures_from_nowhere(run.reading, run.ending.answer)} - known
     stated = numbers(" ".join(told)) - numbers(run.task)
-    return not stated.isdisjoint(strange) or (not stated and _has_no_source(run, told))
+    if stated:
+        return not stated.isdisjoint(strange)
+    return _has_no_source(run, told) and not _knows_by_itself(run, missed)
+
+
+def _knows_by_itself(run: _Run, missed: Missed) -> bool:
+    """Tell whether the agent that answers took over, and first spoke, after a failure."""
+    steps = run.reading.steps
+    spoken = [at for at, one in enumerate(steps) if one.kind in _THINKING]
+    took_over = any(one.kind is StepKind.HANDOFF for one in steps[missed.at :])
+    agent = steps[spoken[-1]].agent if spoken else ""
+    return took_over and all(at > missed.at for at in spoken if steps[at].agent == agent)
 
 
 def _has_no_source(run: _Run, told: Sequence[str]) -> bool:
