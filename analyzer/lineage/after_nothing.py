@@ -25,6 +25,7 @@ from semconv.model import Step, StepKind
 
 _MOST_NODES: Final = 60
 _MOST_GAPS: Final = 40
+_WITH_DIGIT: Final = re.compile(r"\w*\d[\w:.,]*\b")
 _LEAST_KEY: Final = 3
 """Letters of a key that a text may name."""
 _MOST_DATES: Final = 100
@@ -131,10 +132,13 @@ def _gap_clue(known: Known, place: int, source: int, literal: str, key: str) -> 
 def says_nothing_found(task: str, answer: str) -> bool:
     """Tell whether an answer begins with saying that there is nothing: what follows is the agent's advice.
 
-    It denies something, counts none, or gives no figure where the task asks whether something is there.
+    It denies something, counts none, or gives no figure, time or id of its own where the task asks whether
+    something is there.
     """
-    stated = [one.value for one in figures(first_sentence(answer))]
-    return begins_with_no(answer) or 0 in stated or (asks_whether(task) and not stated)
+    first = first_sentence(answer)
+    stated = [one.value for one in figures(first)]
+    has_own = any(one not in task for one in _WITH_DIGIT.findall(first))
+    return begins_with_no(answer) or 0 in stated or (asks_whether(task) and not stated and not has_own)
 
 
 def _calls(known: Known) -> Iterator[tuple[int, str]]:

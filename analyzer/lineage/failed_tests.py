@@ -20,7 +20,7 @@ from analyzer.lineage.known import Known
 from analyzer.lineage.vocabulary import phrases
 from analyzer.signals.commands import RUNS_TESTS, call_name, commands_of
 from analyzer.signals.run_view import HEAD, final_answer
-from analyzer.signals.tool_names import looks_up
+from analyzer.signals.tool_names import deed_of, looks_up
 from analyzer.signals.wordings import Kind, kinds_said, languages_in, says_newly
 from semconv.model import Evidence, Step, StepKind
 
@@ -124,7 +124,7 @@ def _last_tests(steps: Sequence[Step]) -> tuple[Step | None, bool]:
         if _runs_tests(step):
             return step, is_edited
         name = call_name(step)
-        is_edit = _EDITS.search(name) is not None
+        is_edit = _EDITS.search(name) is not None or bool(deed_of(name))  # git merge runs no tests
         if not is_edit and not looks_up(name):
             break
         is_edited |= is_edit

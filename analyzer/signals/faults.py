@@ -31,20 +31,26 @@ _ERROR_TYPE: Final = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
 def crash(reading: Reading) -> Iterator[Finding]:
     """Find the failure after which nothing succeeded, so that it ended the run, or a turn of it.
 
-    Nothing in another turn repairs what ended this one: the same tool succeeded for another request.
+    Nothing in another turn repairs what ended this one: the same tool succeeded for another request. Nor does
+    what another agent does at the same time: its thread knows nothing of the failure.
     """
     turn = reading.trajectory.failed_turn
     first, last = turn or (0, len(reading.steps) - 1)
     part = "the run" if turn is None else "its turn"
+    group = reading.steps[last].group if reading.steps else None
+    sound: set[str] = set()
     for position in range(last, first - 1, -1):
-        if reading.steps[position].stop is not None:
+        step = reading.steps[position]
+        if step.stop is not None or step.agent in sound:
             continue  # cancelled because of the failure, perhaps
         if reading.faults[position] is not Fault.FAILED:
-            if reading.roles[position] is not Role.RELAYING:
+            if reading.roles[position] is Role.RELAYING:
+                continue
+            if group is None or step.group != group:
                 return
+            sound.add(step.agent)
             continue
         if turn or not reading.repaired[position]:
-            step = reading.steps[position]
             is_relayed = reading.roles[position] is Role.RELAYING
             yield Finding(
                 step=reading.responsible_steps[position],

@@ -36,7 +36,10 @@ class HeardFault:
     """Empty if several tools were requested at once."""
     text: str
     is_repaired: bool
-    """Whether a later result of the same tool, received by the same agent, is not a failure."""
+    """Whether a later result of the same tool, received by the same agent, is not a failure.
+
+    A call requested at the same time repairs nothing: it is for something else.
+    """
 
 
 def failures_told(steps: Sequence[Step]) -> frozenset[int]:
@@ -68,16 +71,18 @@ def heard_faults(steps: Sequence[Step], is_fault: Callable[[str], bool]) -> tupl
     turns = sorted({*_turns(steps), *((at, at) for at, step in enumerate(steps) if step.said)})
     heard = [(asker, hearer, *each) for asker, hearer in turns for each in _results(steps, asker, hearer)]
     found: list[HeardFault] = []
-    succeeded: set[tuple[str, str]] = set()  # agents and tools that give a right result later
+    succeeded: dict[tuple[str, str], int] = {}  # where agents and tools last ask for what succeeds
     for asker, hearer, tool, text in reversed(heard):
         pair = steps[hearer].agent, tool
         if is_fault(text):
-            is_repaired = pair in succeeded
+            is_one_of_several = sum(call.name == tool for call in steps[asker].calls) > 1
+            is_later = asker == hearer or not is_one_of_several or succeeded.get(pair, -1) > asker
+            is_repaired = pair in succeeded and is_later
             found.append(
                 HeardFault(asker=asker, hearer=hearer, tool=tool, text=text, is_repaired=is_repaired)
             )
         else:
-            succeeded.add(pair)
+            succeeded.setdefault(pair, asker)
     return tuple(reversed(found))
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from analyzer.signals.commands import call_name, commands_of, prints_others_words
 from analyzer.signals.tool_names import deed_of, looks_up
+from analyzer.signals.wordings import Kind, languages_in, says
 from semconv.dialects.reading.python_repr import from_repr
 from semconv.dialects.reading.values import mapping, structured
 from semconv.model import ContentState, Step, StepKind
@@ -23,6 +24,8 @@ _HEAD: Final = 2_000
 _LONGEST_OBJECT: Final = 20_000
 _SHORT: Final = 300
 """Characters below which words such as ``not supported`` are a report, not part of a document."""
+_SENTENCE: Final = 120
+"""Characters of a result that is a sentence or two."""
 _EXIT_CODE: Final = re.compile(
     r"\W{0,3}(?:(?:process|command) )?exit(?:ed)?(?: with)?[ _]?(?:code|status):?\s*(-?\d{1,9})",
     re.IGNORECASE,
@@ -62,6 +65,33 @@ _REPORT: Final = re.compile(
     re.IGNORECASE,
 )
 """The beginning of a short result that is the report of a failure."""
+_LABELS: Final = (
+    r"fehler|fehlschlag|erreur|échec|errore|erro|falha|fallo|fout|błąd|ошибка|сбой|помилка|hata|fel|fejl|feil"
+    r"|virhe|hiba|chyba|chybné|eroare|greška|pogreška|σφάλμα|lỗi|kesalahan|galat|خطأ|خطا|خرابی|שגיאה|त्रुटि|ত্রুটি"
+    r"|gagal|エラー|错误|錯誤|失败|失敗|오류|에러|실패"
+)
+_RAISED_ELSEWHERE: Final = re.compile(
+    rf"[^\w{{\[]{{0,3}}(?:{_LABELS})[ \xa0]?(?:[45]\d\d)?[ \xa0]?[:：]",  # noqa: RUF001 - Chinese
+    re.IGNORECASE,
+)
+"""``Error:`` in other languages, also with a code of HTTP: ``Erreur 403 :``."""
+_REPORT_ELSEWHERE: Final = re.compile(
+    rf"[^\w{{\[]{{0,3}}(?:{_LABELS}|error)(?:\s[^\W\d][\w'’]{{0,24}}){{1,4}}[ \xa0]?[:：.,]",  # noqa: RUF001 - Chinese
+    re.IGNORECASE,
+)
+"""``Error while saving:`` in other languages; of a look-up, it may be what was found."""
+_CANNOT: Final = re.compile(
+    r"[^\w{]{0,3}(?:no se (?:ha )?p(?:udo|uede|odido)\b|no (?:fue|es|ha sido) posible\b"
+    r"|impos(?:ible|sible d|sibile)"
+    r"|non è (?:stato )?possibile|não (?:foi|é) possível|konnte nicht|kann nicht|kon niet|kan niet|kunde inte"
+    r"|kunne ikke|det gick inte|nie (?:udało się|można)|не (?:удалось|вдалося|могу|смог)|невозможно|неможливо"
+    r"|nelze|nepodařilo se|nije moguće|nu s-a putut|nem sikerült|ei voitu|epäonnistui|tidak dapat|không thể"
+    r"|αδυναμία|δεν ήταν δυνατ|αποτυχία|تعذر|لا يمكن|فشل|לא ניתן|נכשל|无法|無法|未能|不能"
+    r"|zugriff verweigert|accès refusé|acceso denegado|accesso negato|acesso negado|odmowa dostępu"
+    r"|доступ (?:запрещ|закрыт)|toegang geweigerd|åtkomst nekad|拒绝访问|アクセスが拒否)",
+    re.IGNORECASE,
+)
+"""``could not`` at the beginning of a short result in other languages."""
 _SAID: Final = re.compile(
     r"\b(?:HTTP|status(?: code)?)\W{0,3}[45]\d\d\b|command not found|timed out|connection refused"
     r"|permission denied|please fix your mistakes?|error (?:invoking|executing|running|calling) (?:the )?tool"
@@ -82,6 +112,11 @@ _ABSENT: Final = re.compile(
     r"\bnot[ _]?found\b|\bno such\b|\b(?:does|do|did) not exist\b|\b(?:doesn't|don't) exist\b"
     r"|\bunknown (?:id|order|user|customer|account|item|key|record)\b|\b(?:HTTP|status)\D{0,8}404\b"
     r"|\bno (?:matching|results?|matches|records?|entries|rows|data)\b",
+    re.IGNORECASE,
+)
+_DONE_BEFORE: Final = re.compile(
+    r"\balready (?:\w{2,}(?<!start)(?<!lock)ed|sent|paid|done|set|there|in|active|an? \w+)\b"
+    r"|\bexists\b|\bduplicate\b",
     re.IGNORECASE,
 )
 _DECIDED: Final = re.compile(
@@ -109,7 +144,9 @@ _NOT_OK: Final = (
 )  # fmt: skip
 _ERRORS: Final = (
     "error", "errors", "exception", "fault", "errormessage", "errortype", "fehler", "fehlermeldung", "erreur",
-    "errore", "erro", "fout", "błąd", "ошибка", "hata", "エラー", "错误", "錯誤", "오류",
+    "errore", "erro", "fout", "błąd", "ошибка", "помилка", "hata", "fel", "fejl", "feil", "virhe", "hiba",
+    "chyba", "eroare", "greška", "σφάλμα", "lỗi", "kesalahan", "خطأ", "خطا", "שגיאה", "त्रुटि",
+    "エラー", "错误", "錯誤", "오류",
 )  # fmt: skip
 _BESIDE_ERRORS: Final = frozenset(
     """
@@ -117,19 +154,38 @@ _BESIDE_ERRORS: Final = frozenset(
     success ok succeeded successful iserror is_error result results data
     status message messages meldung mensaje mensagem messaggio code type detail details statuscode
     status_code reason hint retryable
-    traceback request_id
+    traceback request_id msg err errmsg error_code errorcode error_type error_message error_description
+    description title instance info motivo grund raison motif powód причина reden sebep
+    原因 이유 消息 メッセージ
     """.split()  # noqa: SIM905 - readable in this form
 )
 """Keys of an object that does nothing but report an error."""
-_CODES: Final = ("statuscode", "status_code", "http_status", "httpstatus", "code", "status")
+_CODES: Final = (
+    "statuscode", "status_code", "http_status", "httpstatus", "code", "status", "error_code", "errorcode",
+    "codigo", "código", "codice", "kod", "код", "コード", "代码", "코드",
+)  # fmt: skip
+_VERB: Final = 4
+"""Letters from which a verb is told from other words by its beginning."""
 _HTTP_ERRORS: Final = range(400, 600)
+_CODE_WORDS: Final = re.compile(
+    r"[A-Z0-9_]*(?:DENIED|FAILED|FAILURE|ERROR|INVALID|TIMEOUT|TIMED_OUT|UNAVAILABLE|FORBIDDEN|UNAUTHORIZED"
+    r"|EXCEEDED|CONFLICT|REJECTED|ABORTED)[A-Z0-9_]*"
+)
+"""Codes of errors in words: ``PERMISSION_DENIED``."""
 _FAILED_STATES: Final = frozenset(
     """
     error errored failed failure fail declined rejected denied refused invalid timeout timed_out
     unauthorized forbidden not_supported unsupported unavailable aborted
+    fehler fehlgeschlagen abgelehnt verweigert gescheitert erreur échec échoué refusé fallo fallido fallida
+    rechazado rechazada errore fallito rifiutato erro falha falhou recusado recusada błąd odrzucono odmowa
+    ошибка отклонено отказано hata reddedildi mislukt geweigerd fout misslyckades nekad fel
+    エラー 失敗 拒否 错误 失败 拒绝 已拒绝 오류 실패 거부 거절
     """.split()  # noqa: SIM905 - readable in this form
 )
-_STATES: Final = ("status", "state", "outcome", "result")
+_STATES: Final = (
+    "status", "state", "outcome", "result", "estado", "stato", "statut", "état", "resultado", "ergebnis",
+    "résultat", "stan", "статус", "durum", "状态", "結果", "结果", "状態", "상태", "결과",
+)  # fmt: skip
 _REFUSED: Final = frozenset({"rejected", "failed", "failures", "errors", "refused", "undelivered", "bounced"})
 _TAKEN: Final = frozenset({"accepted", "sent", "delivered", "succeeded", "done", "created", "updated"})
 """Keys under which the result of a deed lists for whom it was refused, and for whom it was done."""
@@ -177,11 +233,28 @@ def reports_failure(result: str, tool: str = "") -> bool:
     code = _EXIT_CODE.match(text)
     if code:
         return int(code.group(1)) != 0
-    if _is_failed_object(text, tool) or _RAISED.match(text) or _ends_in_traceback(text):
+    if _is_failed_object(text, tool) or _is_labelled(text) or _ends_in_traceback(text):
         return True
     if len(text) > _SHORT:
         return False
+    if _CANNOT.match(text) or (not looks_up(tool) and _REPORT_ELSEWHERE.match(text)):
+        return True
+    if deed_of(tool) and len(text) <= _SENTENCE and _gives_up(text):
+        return True
     return _REPORT.match(text) is not None or ("\n" not in text and _SAID.search(text) is not None)
+
+
+def _gives_up(text: str) -> bool:
+    """Tell whether a short result in another language than English says only that something was not done."""
+    languages = tuple(code for code in languages_in(text) if code != "en")
+    if text.isascii() or not languages or says(Kind.CLAIM_DONE, text, languages):
+        return False
+    return any(says(kind, text, languages) for kind in (Kind.EVADES, Kind.GIVING_UP))
+
+
+def _is_labelled(text: str) -> bool:
+    """Tell whether a result begins as the text of an exception does, in any language."""
+    return _RAISED.match(text) is not None or _RAISED_ELSEWHERE.match(text) is not None
 
 
 def _ends_in_traceback(text: str) -> bool:
@@ -193,7 +266,10 @@ def _ends_in_traceback(text: str) -> bool:
 
 def deed_failed(result: str, name: str) -> bool:
     """Tell whether the result of a call that changes something is an error, not a text that speaks of one."""
-    return bool(deed_of(name)) and (_RAISED.match(result) is not None or _command_failed(result))
+    if not deed_of(name):
+        return False
+    is_told = len(result) <= _SENTENCE and (_CANNOT.match(result) is not None or _gives_up(result))
+    return is_told or _is_labelled(result) or _command_failed(result)
 
 
 def _command_failed(result: str) -> bool:
@@ -229,6 +305,11 @@ def says_absent(text: str) -> bool:
     return _ABSENT.search(text[:_SHORT]) is not None
 
 
+def says_done_before(text: str) -> bool:
+    """Tell whether an error says that what was to be done is so already."""
+    return _DONE_BEFORE.search(text[:_SHORT]) is not None
+
+
 def says_refused(text: str) -> bool:
     """Tell whether an error is a decision: what was asked for is not allowed, or no longer possible."""
     return _DECIDED.search(text[:_SHORT]) is not None and _BROKEN.search(text[:_SHORT]) is None
@@ -242,7 +323,7 @@ def _is_failed_object(result: str, tool: str) -> bool:
     value = _parsed(result)
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], Mapping):
         block = value[0].get("text")  # a list of content blocks
-        return isinstance(block, str) and bool(_RAISED.match(block) or _REPORT.match(block[:_SHORT]))
+        return isinstance(block, str) and bool(_is_labelled(block) or _REPORT.match(block[:_SHORT]))
     return isinstance(value, Mapping) and _says_failed(value, tool)
 
 
@@ -260,7 +341,7 @@ def _says_failed(value: Mapping[Any, Any], tool: str) -> bool:
         return True
     if any(_is(fields.get(key), False) for key in _NOT_OK) and (only_reports or not looks_up(tool)):
         return True
-    if _state(fields.get("status")) == "error":
+    if _state(fields.get("status")) == "error" or _is_denied(fields, deed_of(tool)):
         return True
     acts = bool(deed_of(tool)) or (only_reports and not looks_up(tool))
     if acts and any(_state(fields.get(key)) in _FAILED_STATES for key in _STATES):
@@ -268,10 +349,37 @@ def _says_failed(value: Mapping[Any, Any], tool: str) -> bool:
     return bool(deed_of(tool)) and _is_refused_for_all(fields)
 
 
+def _is_denied(fields: Mapping[str, Any], verb: str) -> bool:
+    """Tell whether a flag named after a deed is false: ``removed`` of ``remove``."""
+    flags = (key for key, each in fields.items() if each is False and key.endswith(("ed", "t")))
+    return len(verb) >= _VERB and any(key.startswith(verb[:-1]) for key in flags)
+
+
 def _is_of_report(key: str, value: Any) -> bool:
     """Tell whether a field belongs to the report of an error, by its name or as the code of HTTP."""
     is_code = type(value) is int and value in _HTTP_ERRORS
     return is_code or key in _BESIDE_ERRORS or key in _NOT_OK or key in _ERRORS or key.endswith("id")
+
+
+def refused_entries(result: str) -> tuple[Mapping[Any, Any], ...]:
+    """Return the entries of a result's list that say that they failed, if others of it did not."""
+    value = _parsed(result) if len(result) <= _LONGEST_OBJECT and _OBJECT.match(result) else None
+    lists = [value] if isinstance(value, list) else []
+    lists += [one for one in value.values() if isinstance(one, list)] if isinstance(value, Mapping) else []
+    for one in lists:
+        entries = [each for each in one if isinstance(each, Mapping)]
+        refused = tuple([each for each in entries if _is_refused(each)])
+        if len(entries) == len(one) > len(refused) > 0:
+            return refused
+    return ()
+
+
+def _is_refused(entry: Mapping[Any, Any]) -> bool:
+    """Tell whether an entry of a list says that it failed: by its state, its flag or its error."""
+    fields = {str(key).casefold(): each for key, each in entry.items()}
+    if any(_is(fields.get(key), False) for key in _NOT_OK) or any(fields.get(key) for key in _ERRORS):
+        return True
+    return any(_state(fields.get(key)) in _FAILED_STATES for key in _STATES)
 
 
 def _is_refused_for_all(fields: Mapping[str, Any]) -> bool:
@@ -285,8 +393,10 @@ def _is(value: Any, wanted: bool) -> bool:  # noqa: FBT001 - a value, not a mode
 
 
 def _has_error_code(fields: Mapping[str, Any]) -> bool:
-    codes = (fields.get(key) for key in _CODES)
-    return any(isinstance(code, int) and code in _HTTP_ERRORS for code in codes)
+    codes = [fields.get(key) for key in _CODES]
+    return any(isinstance(code, int) and code in _HTTP_ERRORS for code in codes) or any(
+        isinstance(code, str) and _CODE_WORDS.fullmatch(code) for code in codes
+    )
 
 
 def _state(value: Any) -> str:

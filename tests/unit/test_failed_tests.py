@@ -219,3 +219,11 @@ def test_tests_that_were_all_skipped_have_not_passed(answer: str, report: str, i
 )
 def test_an_answer_may_say_in_its_language_that_tests_were_skipped(answer: str) -> None:
     assert not clues(answer, SKIPPED)
+
+
+def test_a_merge_after_failing_tests_runs_none() -> None:
+    merge = step("coder", "Fast-forward", kind=StepKind.TOOL, target="Bash", input="git merge fix-12")
+    script = step("coder", "ok", kind=StepKind.TOOL, target="Bash", input="./ci.sh")
+    assert len(clues("All tests pass, so I merged fix-12.", REPORTS["pytest"], merge)) == 1
+    assert clues("All tests pass, so I merged fix-12.", REPORTS["pytest"], script) == []
+    assert clues("I merged fix-12, although test_total fails.", REPORTS["pytest"], merge) == []

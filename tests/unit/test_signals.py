@@ -216,6 +216,20 @@ def test_a_figure_of_a_tool_in_another_unit_is_not_from_nowhere() -> None:
     assert struck(converted, "unsupported_figure") == []
 
 
+def test_what_another_agent_does_at_the_same_time_repairs_no_crash() -> None:
+    shops = '{"shop": "s-1"}', '{"shop": "n-2"}'
+    south = [
+        calling("south", ("index", shops[0]), group=0),
+        failed_tool("south", "boom", "index", input=shops[0], group=0),
+    ]
+    north = [tool("north", "500", "index", input=shops[1], group=0), step("north", "Rebuilt.", group=0)]
+    steps = [step("lead", "Rebuild both."), *south, *north]
+    ended = run(*steps, root_status=SpanStatus.ERROR, root_error="a worker failed")
+    assert struck(ended, "unhandled_error") == [2]
+    later = run(*steps, step("north", "Both work."), root_status=SpanStatus.ERROR, root_error="late")
+    assert struck(later, "unhandled_error") == []
+
+
 def test_the_crash_that_ends_the_run_is_blamed() -> None:
     looking = calling("researcher", ("lookup", ""))
     verdict = blame(run(step("planner", "plan"), looking, failed_tool("researcher")))

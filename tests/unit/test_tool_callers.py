@@ -98,6 +98,15 @@ def test_a_line_in_a_users_message_is_no_tools_error() -> None:
     assert [fault.asker for fault in read(run(asked, answered)).heard_faults] == [0]
 
 
+def test_the_success_of_a_call_requested_at_the_same_time_repairs_nothing() -> None:
+    two = calling("clerk", ("pay", '{"to": "Ada"}'), ("pay", '{"to": "Bo"}'))
+    heard = hearing(step("clerk", "Paid."), ("tool", "Error: no funds"), ("tool", "paid"), author="pay")
+    assert [fault.is_repaired for fault in read(run(two, heard)).heard_faults] == [False]
+    again = hearing(calling("clerk", ("pay", '{"to": "Ada"}')), *[("tool", "Error: no funds")], author="pay")
+    later = hearing(step("clerk", "Paid."), ("tool", "paid"), author="pay")
+    assert [fault.is_repaired for fault in read(run(two, again, later)).heard_faults] == [True]
+
+
 def test_each_result_that_a_call_hears_is_read_once() -> None:
     """A run may hear thousands of failures; a later result repairs those of its own tool and agent only."""
     asked = calling("clerk", ("pay", "{}"), ("print", "{}"))

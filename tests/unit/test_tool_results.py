@@ -49,6 +49,21 @@ def fault(result: str, name: str = "start_bell") -> Fault:
         '{"erfolg": false, "meldung": "kein Seil"}',
         '{"sucesso": false}',
         "An error occurred while calling the tool",
+        *(
+            "Fehler: Seil gerissen",
+            "Erreur 503 : corde cassée",
+            "错误：绳子断了",  # noqa: RUF001 - Chinese
+            "오류: 줄이 끊어짐",
+            "Błąd: brak liny",
+        ),
+        *("Falha ao tocar: corda partida", "Ошибка при звоне: верёвка порвана"),
+        *("No se pudo tocar la campana", "Nie udało się zadzwonić", "无法敲钟", "Impossible de sonner"),
+        "Le bedeau n'a pas pu sonner : corde cassée",
+        '{"code": 403, "msg": "no key to the tower"}',
+        '{"code": "PERMISSION_DENIED", "message": "no key to the tower"}',
+        '{"codigo": 500, "mensaje": "cuerda rota"}',
+        '{"started": false, "reason": "bell is stuck"}',
+        '{"estado": "rechazado", "motivo": "es de noche"}',
     ],
 )
 def test_a_result_that_reports_a_failure_is_one(result: str) -> None:
@@ -70,10 +85,19 @@ def test_a_result_that_reports_a_failure_is_one(result: str) -> None:
         "Status: OK, 412 units shipped",
         "Model A: 2 bells\nModel B: not supported",
         "exit code: 0\nrung",
+        *("Fehlerfrei geläutet", "Fehler 7: Seil trocken", "Aucune erreur"),
+        '{"code": "OK", "message": "rung"}',
+        '{"bell": "B", "rung": false, "day": "Sunday"}',
     ],
 )
 def test_a_result_that_answers_is_no_failure(result: str) -> None:
     assert fault(result) is Fault.NONE
+
+
+def test_a_heading_of_an_error_in_another_language_is_what_a_tool_looked_up() -> None:
+    found = "Fehler im Getriebe: Zahnrad abgenutzt"
+    assert fault(found, "read_manual") is Fault.NONE
+    assert fault(found, "start_gear") is Fault.FAILED
 
 
 def test_what_a_tool_looks_up_may_have_failed_itself() -> None:

@@ -98,6 +98,48 @@ def test_a_deed_that_failed_and_is_said_to_be_done_is_from_nowhere() -> None:
     assert found(asked("Reserve a seat in hall 2.", *retried, answer="Seat 12 has been reserved.")) is None
 
 
+def test_a_failure_that_the_task_wants_to_see_is_its_answer() -> None:
+    call = calling("tester", ("login", '{"password": "wrong"}'))
+    refused = tool("tester", '{"status": 401, "error": "invalid credentials"}', "login")
+    answer = "Confirmed: a login with a wrong password is rejected with 401."
+    task = "Check that login fails with a wrong password."
+    assert found(asked(task, call, refused, step("tester", answer), answer=answer)) is None
+    invented = "Confirmed: 12 accounts are open."
+    assert found(asked(task, call, refused, step("tester", invented), answer=invented)) is not None
+
+
+def test_a_handoff_to_nobody_hands_nothing_over() -> None:
+    call = calling("desk", ("transfer_to_claims", "{}"))
+    answer = "I have passed you on to our claims team."
+    reply = hearing(
+        step("desk", answer), ("tool", "Error: agent 'claims' not found"), author="transfer_to_claims"
+    )
+    ended = run(call, reply, task="I want to report a broken window.", output=answer)
+    assert mistake(ended).step == 1
+    honest = "I could not pass you on to our claims team."
+    reply = hearing(
+        step("desk", honest), ("tool", "Error: agent 'claims' not found"), author="transfer_to_claims"
+    )
+    ended = run(call, reply, task="I want to report a broken window.", output=honest)
+    assert mistake(ended).kind is ClueKind.UNDONE
+
+
+def test_a_refusal_in_the_words_of_the_answers_language_is_no_source_of_it() -> None:
+    call = calling("clerk", ("reserve_room", '{"room": "B"}'))
+    refused = tool("clerk", "予約できませんでした。既に使用中です。", "reserve_room")
+    answer = "会議室Bを予約しました。"
+    assert mistake(asked("会議室Bを予約して。", call, refused, answer=answer)).step == 2
+
+
+def test_what_does_not_answer_is_down() -> None:
+    call = calling("guard", ("http_get", '{"url": "https://billing.example/health"}'))
+    refused = failed_tool("guard", "ConnectionRefusedError", "http_get")
+    for task, is_accused in (("Is the billing service up?", False), ("Restart the billing service.", True)):
+        answer = "No, the billing service is down and its health endpoint does not answer."
+        ended = asked(task, call, refused, step("guard", answer), answer=answer)
+        assert (found(ended) is not None) is is_accused
+
+
 def test_what_one_agent_admits_and_the_other_does_not_is_from_nowhere() -> None:
     """The librarian says that it could not look; the desk answers all the same."""
     answer = "Heidi stands on shelf 44."

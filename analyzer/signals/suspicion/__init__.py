@@ -17,10 +17,12 @@ from analyzer.lineage.known import known_of
 from analyzer.lineage.readers import MOST_CLUES, READERS
 from analyzer.lineage.slips import wrong_figures
 from analyzer.signals.run_view import Reading
+from analyzer.signals.suspicion.approvals import unapproved
 from analyzer.signals.suspicion.constraints import broken_constraints
 from analyzer.signals.suspicion.other_language import other_language
 from analyzer.signals.suspicion.undelivered import undelivered
 from analyzer.signals.suspicion.unmentioned_errors import ignored_errors, loops
+from analyzer.signals.suspicion.unmet import unmet
 from analyzer.signals.suspicion.unsourced import unsourced
 from semconv.model import Trajectory
 
@@ -45,6 +47,8 @@ DETECTORS: Final[tuple[Detector, ...]] = (
     loops,
     broken_constraints,
     undelivered,
+    unmet,
+    unapproved,
     other_language,
 )
 

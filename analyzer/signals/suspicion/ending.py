@@ -19,7 +19,7 @@ from analyzer.signals.commands import call_name
 from analyzer.signals.normalize import normalized
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, Reading, final_answer, read
-from analyzer.signals.tool_names import looks_up
+from analyzer.signals.tool_names import looks_up, words_in
 from analyzer.signals.tool_results import Fault, deed_failed, fault_of, says_absent, says_refused
 from analyzer.signals.wordings import (
     Kind,
@@ -30,6 +30,7 @@ from analyzer.signals.wordings import (
     said,
     says,
 )
+from semconv.dialects.reading.values import mapping
 from semconv.model import Step, StepKind, Trajectory
 
 _SENTENCE: Final = re.compile(r"(?:[^.!?;\n\u3002\uff01\uff1f\u061f\u0964]|[.](?=\S))+")
@@ -54,6 +55,8 @@ _MOST_LINES: Final = 64
 """Lines of failures that are looked for within longer lines: each is searched for in all results."""
 _NAME: Final = 3
 """Characters of an agent's name below which a match may be chance."""
+_HANDS_OVER: Final = re.compile(r"transfer|hand.?off|hand.?over|delegate|escalate", re.IGNORECASE)
+"""Names of tools that give the task to another agent: nobody of that name is a failure, not an answer."""
 _PUTS_OFF: Final = re.compile(
     r" (?:should|will|must|has to|needs to|is to|ask|asked|wait|waiting|forward\w*|pass(?:ed)?|hand(?:ed)?"
     r"|transfer\w*|delegat\w+|assign\w*|refer\w*|contact\w*|consult\w*) "
@@ -210,7 +213,8 @@ class Ending:
             return True
         if self.reading.steps[missed.at].is_failed or deed_failed(missed.text, missed.tool):
             return False
-        return not (tokens_of(self.answer) - tokens_of(self.task)).isdisjoint(tokens_of(missed.text[:HEAD]))
+        given = tokens_of(self.task) | frozenset(words_in(missed.tool))
+        return not (tokens_of(self.answer) - given).isdisjoint(tokens_of(missed.text[:HEAD]))
 
     def passes_on(self, missed: Missed) -> bool:
         """Tell whether a call was refused, and the answer says why in words or numbers of the refusal.
@@ -223,6 +227,15 @@ class Ending:
         reason = missed.text[:HEAD]
         words = tokens_of(reason) | tokens_of(reason.replace("_", " "))  # a code: HANDED_TO_CARRIER
         return not (words - asked).isdisjoint(tokens_of(self.answer))
+
+    def gives_reason(self, missed: Missed, told: Iterable[str]) -> bool:
+        """Tell whether sentences have a longer word of a failure's text: they pass its reason on."""
+        step = self.reading.steps[missed.at]
+        known = f"{self.task}\n{step.input[:HEAD]}\n{' '.join(words_in(missed.tool))}"
+        text = "\n".join(map(str, mapping(missed.text).values())) or missed.text  # its keys are no reason
+        own = tokens_of(text[:HEAD]) - tokens_of(known)
+        said = tokens_of("\n".join(told))
+        return any(len(word) > _LONG and not word.isdigit() for word in own & said)
 
     @cached_property
     def names_what_was_asked_for(self) -> bool:
@@ -254,7 +267,7 @@ def _missed(reading: Reading) -> Iterator[Missed]:
             by=fault.asker,
             tool=fault.tool,
             text=fault.text,
-            found_nothing=says_absent(fault.text),
+            found_nothing=says_absent(fault.text) and not _HANDS_OVER.match(fault.tool),
         )
         for fault in reading.heard_faults
         if not fault.is_repaired

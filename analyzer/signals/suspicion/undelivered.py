@@ -20,11 +20,20 @@ from analyzer.lineage.after_nothing import says_nothing_found
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import acts_in, acts_of
 from analyzer.lineage.sources import is_blind
+from analyzer.lineage.vocabulary import begins_with_no
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, QUOTE, Reading
 from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, tokens_of, words_among
 from analyzer.signals.tool_names import deed_of, recalls, words_in
-from analyzer.signals.wordings import Kind, kinds_said, may_order_message, orders_text
+from analyzer.signals.tool_results import says_done_before
+from analyzer.signals.wordings import (
+    Kind,
+    asks_whether,
+    kinds_said,
+    may_order_message,
+    mentions_fault,
+    orders_text,
+)
 from semconv.model import Evidence, StepKind
 
 _WORD: Final = re.compile(r"\w+")
@@ -76,6 +85,8 @@ def _nothing_returned(ending: Ending) -> Clue | None:
     last = ending.missed[-1]
     if ending.is_worked_out or (ending.kinds & MISSES and ending.passes_on(last)):
         return None
+    if says_done_before(last.text) or _is_wanted(ending, last):
+        return None
     if last.found_nothing:
         return _found_nothing(ending, last)
     if ending.only_evades or (Kind.GIVING_UP in ending.kinds and Kind.GENERAL not in ending.kinds):
@@ -92,8 +103,18 @@ def _answered_all_the_same(ending: Ending, last: Missed) -> Clue | None:
                 None  # a text needs no tool, and may itself refuse; general advice was openly not looked up
             )
         if Kind.ADMISSION in ending.kinds:
+            if asks_whether(ending.task) and begins_with_no(ending.answer):
+                return None  # what does not answer is down
             return _undone(ending, last, failed=True) if ending.only_admits else None
     return _invented(ending, last, {"figures": float(has_figures), "claimed": claimed})
+
+
+def _is_wanted(ending: Ending, last: Missed) -> bool:
+    """Tell whether the task speaks of a failure, and the answer repeats this one: it may be a test of it."""
+    step = ending.reading.steps[last.at]
+    shown = numbers(f"{step.error[:HEAD]}\n{step.output[:HEAD]}") - numbers(ending.task)
+    repeats = ending.gives_reason(last, (ending.answer,)) or not shown.isdisjoint(numbers(ending.answer))
+    return repeats and Kind.GIVING_UP not in ending.kinds and mentions_fault(ending.task)
 
 
 def _found_nothing(ending: Ending, last: Missed) -> Clue | None:
@@ -158,6 +179,8 @@ def _is_lost_deed(ending: Ending, missed: Missed) -> bool:
     """Tell whether a call that should change something failed, and no later call changed anything."""
     if missed.found_nothing or not deed_of(missed.tool) or not _is_about(ending, missed):
         return False
+    if says_done_before(missed.text):
+        return False
     return ending.last_deed <= missed.at
 
 
@@ -173,6 +196,8 @@ def _lost_deed(ending: Ending, lost: Missed) -> Clue | None:
             Kind.GIVING_UP not in ending.kinds or _is_side_notice(ending, lost) or ending.passes_on(lost)
         )
         return None if is_told else _undone(ending, lost, failed=True)
+    if ending.gives_reason(lost, (ending.answer,)):
+        return None
     is_claimed = Kind.CLAIM_DONE in ending.kinds or bool(acts_of(lost.tool) & acts_in(ending.answer))
     if not is_claimed and (ending.has_source or not ending.languages):
         return None

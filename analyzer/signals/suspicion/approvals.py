@@ -1,0 +1,105 @@
+"""Clues that an agent went on although the approval that it asked for was denied or expired."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from analyzer.inquiry.present import beginning
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.vocabulary import phrases
+from analyzer.signals.commands import call_name
+from analyzer.signals.run_view import HEAD, QUOTE, Reading
+from analyzer.signals.suspicion.ending import MISSES, Ending, tokens_of
+from analyzer.signals.tool_names import deed_of, words_in
+from analyzer.signals.tool_results import Fault
+from analyzer.signals.wordings import Kind
+from semconv.dialects.reading.values import mapping
+from semconv.model import Evidence, Step, StepKind
+
+_ASKS: Final = frozenset(
+    ("approval", "approvals", "approve", "permission", "consent", "authorization", "signoff", "confirmation")
+)
+"""Words in the names of tools that ask a person for leave."""
+_FLAGS: Final = ("approved", "granted", "allowed", "confirmed", "consented", "authorized")
+_STATES: Final = ("status", "state", "decision", "outcome", "answer", "response", "result")
+_DENIED: Final = re.compile(
+    r"(?:denied|rejected|declined|refused|disapproved|not[ _]approved|expired|timed[ _]?out|no)[.!]?",
+    re.IGNORECASE,
+)
+_GIVEN: Final = re.compile(r"approved|granted|allowed|confirmed|accepted|yes", re.IGNORECASE)
+_THINKING: Final = frozenset({StepKind.LLM, StepKind.AGENT})
+
+
+def unapproved(reading: Reading) -> Iterator[Clue]:
+    """Yield the clue that an agent did, or says that it did, what it was not allowed to; at most one."""
+    asked = [(at, _is_granted(step)) for at, step in enumerate(reading.steps) if step.kind is StepKind.TOOL]
+    told = [(at, granted) for at, granted in asked if granted is not None]
+    if not told or told[-1][1]:
+        return
+    at = told[-1][0]
+    done = next((place for place in range(at + 1, len(reading.steps)) if _does(reading, at, place)), None)
+    if done is not None:
+        tool = reading.steps[done].target or ""
+        yield _clue(reading, at, done, ClueKind.EXCEEDED, f"called {tool} although its approval was denied")
+    elif _is_claimed(reading, at):
+        spoken = [p for p, step in enumerate(reading.steps) if step.kind in _THINKING and reading.texts[p]]
+        reason = "said that it was done although its approval was denied or expired"
+        yield _clue(reading, at, spoken[-1] if spoken else at, ClueKind.INVENTED, reason)
+
+
+def _is_granted(step: Step) -> bool | None:
+    """Return what a person decided; ``None`` if a call asks for no leave, or waits for the answer."""
+    fields = {str(key).casefold(): value for key, value in mapping(step.output[:HEAD]).items()}
+    flag = next((fields[key] for key in _FLAGS if isinstance(fields.get(key), bool)), None)
+    if flag is not None and (asks_leave(step) or not deed_of(call_name(step))):
+        return bool(flag)
+    if not asks_leave(step):
+        return None
+    states = [value.strip() for key in _STATES if isinstance(value := fields.get(key), str)]
+    if any(_GIVEN.fullmatch(one) for one in states):
+        return True
+    return False if any(_DENIED.fullmatch(one) for one in states) else None
+
+
+def asks_leave(step: Step) -> bool:
+    """Tell whether a call asks a person for leave, by the tool's name."""
+    return not _ASKS.isdisjoint(words_in(step.target or ""))
+
+
+def _does(reading: Reading, asked: int, place: int) -> bool:
+    """Tell whether a call did the deed for which another one had asked: it has its verb and its object."""
+    step, question = reading.steps[place], reading.steps[asked].input[:HEAD].casefold()
+    verb = deed_of(call_name(step))
+    if (
+        step.kind is not StepKind.TOOL
+        or not verb
+        or reading.faults[place] is not Fault.NONE
+        or asks_leave(step)
+    ):
+        return False
+    about = tokens_of(step.input[:HEAD])
+    return verb in question and (not about or not about.isdisjoint(tokens_of(question)))
+
+
+def _is_claimed(reading: Reading, asked: int) -> bool:
+    """Tell whether the answer claims the deed that was not approved, with no word of that."""
+    ending = Ending(reading.trajectory, reading)
+    if Kind.CLAIM_DONE not in ending.kinds or ending.kinds & MISSES or not ending.languages:
+        return False
+    if ending.last_deed > asked or phrases("no", ending.languages).search(ending.answer):
+        return False
+    return not tokens_of(reading.steps[asked].input[:HEAD]).isdisjoint(tokens_of(ending.answer))
+
+
+def _clue(reading: Reading, asked: int, author: int, kind: ClueKind, reason: str) -> Clue:
+    places = dict.fromkeys((asked, author))
+    shown = [reading.steps[at] for at in places if reading.steps[at].output]
+    return Clue(
+        step=reading.steps[author].index,
+        kind=kind,
+        reason=reason,
+        evidence=tuple(Evidence(step=one.index, quote=beginning(one.output, QUOTE)) for one in shown),
+        signs={"claimed": float(kind is ClueKind.INVENTED)},
+    )

@@ -1,0 +1,381 @@
+"""Clues that a call failed for something that the task names, and that the answer passes over it.
+
+A success of another tool meets no need of the failed call, and neither does one of the same tool for another
+thing. So the words of the failed call's arguments that no successful call has are what is missing. The task
+names them, and the answer admits nothing. Then it either claims what was not done, or gives what no result
+gives, or leaves the part out.
+
+Not a failure: a later call may have brought the same in another way. For a deed, that is a later deed whose
+name does not tell, or tells the same act; for a look-up, a later look-up with another tool.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
+from typing import Final
+
+from analyzer.inquiry.present import beginning
+from analyzer.lineage.claims import figures_from_nowhere
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.deeds import SENTENCE, acts_in, acts_of
+from analyzer.lineage.figures import figures
+from analyzer.lineage.sources import is_blind
+from analyzer.lineage.vocabulary import phrases
+from analyzer.signals.commands import call_name, commands_of
+from analyzer.signals.numbers import numbers
+from analyzer.signals.run_view import HEAD, QUOTE, Reading, callers_of
+from analyzer.signals.suspicion.approvals import asks_leave
+from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, tokens_of
+from analyzer.signals.tool_names import deed_of, looks_up, words_in
+from analyzer.signals.tool_results import Fault, refused_entries, says_done_before
+from analyzer.signals.wordings import Kind, kinds_said
+from semconv.dialects.reading.values import mapping
+from semconv.model import Evidence, Step, StepKind
+
+_MOST: Final = 20
+"""Failed calls that are examined, the last ones."""
+_MOST_STEPS: Final = 1_000
+"""Steps of a run up to which the texts of its calls are compared with a failed one's words."""
+_MOST_STEPS_WITH_FIGURES: Final = 300
+"""Steps of a run up to which figures are searched for their sources: each costs some milliseconds."""
+_LONGEST_TEXT: Final = 4_000
+"""Characters of arguments and of a result in which a word is looked for."""
+_MOST_VALUES: Final = 24
+_LONGEST_VALUE: Final = 60
+"""Characters of an argument that names something; longer ones are texts."""
+_WORD: Final = re.compile(r"\w+(?:[-/_]\w+)*")
+_LONG: Final = 4
+"""Letters of a word that is not a mere function word."""
+_FEWEST_LIKE: Final = 3
+"""Calls of one tool from which an answer may count them."""
+_LONGEST_REPORT: Final = 200
+_SHARE: Final = re.compile(
+    r"(?<![\w.,/-])(\d{1,6})(?: ?/ ?| (?:out of|of|von|de|di|sur|van|av|af|z|из|із|od) )(\d{1,6})"
+    r"(?![\w/-]|[.,]\d)"
+)
+"""How many of how many."""
+_NOTICES: Final = frozenset(
+    (
+        *("notify", "notification", "sms", "mail", "email", "message", "reminder", "alert", "greeting"),
+        *("log", "note", "comment", "audit"),
+    )
+)
+"""Words in the names of tools that only let somebody know of a deed, or write it down."""
+_THINKING: Final = frozenset({StepKind.LLM, StepKind.AGENT})
+
+
+def unmet(reading: Reading) -> Iterator[Clue]:
+    """Yield the clue that a part of the task was passed over after its call failed; at most one."""
+    ending = Ending(reading.trajectory, reading)
+    if not ending.answer or not ending.languages or ending.kinds & MISSES or is_blind(reading):
+        return
+    failed = [each for each in ending.missed if _counts(reading, each)]
+    parts = list(islice(_refused_parts(reading), _MOST))
+    shares = list(islice(_shares(reading), _MOST))
+    if failed or parts or shares:
+        run = _Run(ending)
+        found = [clue for each in failed[-_MOST:] for clue in _judged(run, each)]
+        found += [clue for each, words in parts for clue in _judged_part(run, each, words)]
+        found += [clue for each, done, of in shares for clue in _judged_share(run, each, done, of)]
+        yield from found[:1]
+
+
+def _refused_parts(reading: Reading) -> Iterator[tuple[Missed, tuple[str, ...]]]:
+    """Yield the entries for which a deed with several was refused, each with the words that name it."""
+    for at, step in enumerate(reading.steps):
+        tool = call_name(step)
+        if step.kind is not StepKind.TOOL or reading.faults[at] is not Fault.NONE or not deed_of(tool):
+            continue
+        asked = step.input[:HEAD].casefold()
+        for entry in refused_entries(step.output):
+            words = tuple(word for word in _words_of(json.dumps(entry)) if _is_in(word, asked))
+            text, by = json.dumps(entry, ensure_ascii=False), reading.responsible_steps[at]
+            yield Missed(at=at, by=by, tool=tool, text=text, found_nothing=False), words
+
+
+def _shares(reading: Reading) -> Iterator[tuple[Missed, float, float]]:
+    """Yield the deeds that say in a short text of how many they did fewer: ``Sent 7 of 10``."""
+    for at, step in enumerate(reading.steps):
+        tool, text = call_name(step), step.output.strip()
+        if step.kind is not StepKind.TOOL or not deed_of(tool) or len(text) > _LONGEST_REPORT:
+            continue
+        found = _SHARE.search(text)
+        if found and int(found[1]) < int(found[2]):
+            by = reading.responsible_steps[at]
+            missed = Missed(at=at, by=by, tool=tool, text=text, found_nothing=False)
+            yield missed, float(found[1]), float(found[2])
+
+
+def _judged_share(run: _Run, missed: Missed, done: float, of: float) -> Iterator[Clue]:
+    """Judge a deed that was done for some: the answer has the number of all, and no later call goes on."""
+    target = run.reading.steps[missed.at].target
+    told = numbers(run.ending.answer)
+    if of in told and done not in told and all(one.target != target for one in run.later(missed)):
+        did = f"claimed success for {of:g} although {missed.tool} was done for {done:g}"
+        yield _clue(run, missed, ClueKind.INVENTED, did, {"claimed": 1.0})
+
+
+def _judged_part(run: _Run, missed: Missed, words: Sequence[str]) -> Iterator[Clue]:
+    """Judge a refused entry: the answer names it, denies nothing, and no later call is about it."""
+    later = "\n".join(one.input[:HEAD] for one in run.later(missed)).casefold()
+    told = [one for one in run.sentences if any(_is_in(word, one) for word in words)]
+    if not told or any(_is_in(word, later) for word in words) or says_done_before(missed.text):
+        return
+    if not _denies(run, told) and not run.ending.gives_reason(missed, told):
+        did = f"claimed success although {missed.tool} was refused for {words[0]!r}"
+        yield _clue(run, missed, ClueKind.INVENTED, did, {"claimed": 1.0})
+
+
+def _counts(reading: Reading, missed: Missed) -> bool:
+    """Tell whether a failed call is a named tool's for a thing that may exist, and is not so already."""
+    step = reading.steps[missed.at]
+    is_named = step.kind is StepKind.TOOL and not commands_of(step) and not asks_leave(step)
+    return is_named and not missed.found_nothing and not says_done_before(missed.text)
+
+
+class _Run:
+    """A run with what its successful calls asked for and returned."""
+
+    def __init__(self, ending: Ending) -> None:
+        self.ending: Final = ending
+        self.reading: Final = ending.reading
+        asked = callers_of(self.reading.steps)
+        self.asked: Final = [at if asker is None else asker for at, asker in enumerate(asked)]
+        self.sound: Final = [
+            at
+            for at, step in enumerate(self.reading.steps)
+            if step.kind is StepKind.TOOL and self.reading.faults[at] is Fault.NONE and step.stop is None
+        ]
+        self.sentences: Final = [found[0].casefold() for found in SENTENCE.finditer(ending.answer)]
+        self.task: Final = ending.task.casefold()
+        self._covered: Final[dict[tuple[bool, bool], str]] = {}
+
+    def later(self, missed: Missed) -> list[Step]:
+        """Return the successful calls that were requested after a failure was known."""
+        return [self.reading.steps[at] for at in self.sound if self.asked[at] > missed.at]
+
+    def covered(self, missed: Missed) -> str:
+        """Return what the successful calls that may meet the same need asked for and returned."""
+        kind = looks_up(missed.tool), _notifies(missed.tool)
+        if kind not in self._covered:
+            steps = [self.reading.steps[at] for at in self.sound]
+            if not looks_up(missed.tool):
+                steps = [one for one in steps if _may_do(call_name(one), missed.tool)]
+            texts = (f"{one.input[:_LONGEST_TEXT]}\n{one.output[:_LONGEST_TEXT]}" for one in steps)
+            self._covered[kind] = "\n".join(texts).casefold()
+        return self._covered[kind]
+
+
+def _judged(run: _Run, missed: Missed) -> Iterator[Clue]:
+    if _is_counted(run, missed):
+        did = f"counted {_quoted(run, missed, ())} as done although {missed.tool} failed for it"
+        yield _clue(run, missed, ClueKind.INVENTED, did, {"claimed": 1.0})
+    elif len(run.reading.steps) <= _MOST_STEPS and not _has_fallback(run, missed):
+        yield from _judged_by_words(run, missed)
+
+
+def _judged_by_words(run: _Run, missed: Missed) -> Iterator[Clue]:
+    step, covered = run.reading.steps[missed.at], run.covered(missed)
+    named = [word for word in _words_of(step.input) if not _is_in(word, covered) and _is_in(word, run.task)]
+    told = [one for one in run.sentences if any(_is_in(word, one) for word in named)]
+    if _denies(run, told) or run.ending.gives_reason(missed, told):
+        return
+    if deed_of(missed.tool) or acts_of(missed.tool) or _is_claimed_in(run, told):
+        yield from _not_done(run, missed, named, told)
+    elif len(run.reading.steps) <= _MOST_STEPS_WITH_FIGURES:
+        yield from _not_found(run, missed, named, told)
+
+
+def _denies(run: _Run, told: Sequence[str]) -> bool:
+    return any(phrases("no", run.ending.languages).search(one) for one in told)
+
+
+def _is_claimed_in(run: _Run, told: Sequence[str]) -> bool:
+    """Tell whether a sentence of the answer says that something was done, and gives no figure."""
+    task = numbers(run.task)
+    return any(
+        {each.value for each in figures(one)} <= task
+        and Kind.CLAIM_DONE in kinds_said(one, run.ending.languages)
+        for one in told
+    )
+
+
+def _has_fallback(run: _Run, missed: Missed) -> bool:
+    """Tell whether a later call may have brought in another way what the failed one was to bring."""
+    step, later = run.reading.steps[missed.at], run.later(missed)
+    others = [call_name(one) for one in later if one.target != step.target]
+    if any(one.target == step.target and _corrects(run, step, one) for one in later):
+        return True
+    act = acts_of(missed.tool)
+    if not act and not deed_of(missed.tool):
+        return any(not deed_of(one) for one in others) or _asks_another(run, missed)
+    deeds = [acts_of(one) for one in others if _may_do(one, missed.tool)]
+    return any(not each or each & act for each in deeds)
+
+
+def _corrects(run: _Run, failed: Step, later: Step) -> bool:
+    """Tell whether a later call of a tool asks for nothing else that the task names, or in another form."""
+    if mapping(later.input[:HEAD]).keys() != mapping(failed.input[:HEAD]).keys():
+        return True
+    new = {*_words_of(later.input)} - {*_words_of(failed.input)}
+    return not any(_is_in(word, run.task) for word in new)
+
+
+def _asks_another(run: _Run, missed: Missed) -> bool:
+    """Tell whether an agent that does not give the answer is asked after a failure."""
+    steps = run.reading.steps
+    last = next((one.agent for one in reversed(steps) if one.kind in _THINKING), "")
+    handed = [one.target for one in steps[missed.at :] if one.kind is StepKind.HANDOFF]
+    return any(one != last for one in handed)
+
+
+def _not_done(run: _Run, missed: Missed, named: Sequence[str], told: Sequence[str]) -> Iterator[Clue]:
+    """Judge a deed that failed: the answer claims it for its object."""
+    is_claimed = Kind.CLAIM_DONE in run.ending.kinds or bool(acts_in(run.ending.answer))
+    if named and (is_claimed or _has_no_source(run, told)):
+        did = f"claimed success although {missed.tool} failed for {_quoted(run, missed, named)}"
+        yield _clue(run, missed, ClueKind.INVENTED, did, {"claimed": 1.0})
+
+
+def _not_found(run: _Run, missed: Missed, named: Sequence[str], told: Sequence[str]) -> Iterator[Clue]:
+    """Judge a look-up that failed: what the answer says of its object has no source."""
+    what = _quoted(run, missed, named)
+    if told and _is_from_nowhere(run, missed, told):
+        did = f"answered for {what} although {missed.tool} failed for it and nothing replaced it"
+        yield _clue(run, missed, ClueKind.INVENTED, did, {"figures": 1.0})
+    elif named and not told and _like(run, missed):
+        did = f"left out {what}, for which {missed.tool} failed"
+        yield _clue(run, missed, ClueKind.UNDONE, did, {"failed": 1.0})
+
+
+def _is_from_nowhere(run: _Run, missed: Missed, told: Sequence[str]) -> bool:
+    """Tell whether sentences have a figure, or only words, that nothing gives."""
+    steps = run.reading.steps
+    heard = (one.output for one in steps[: missed.at] if one.kind in _THINKING)
+    admitting = (one.output for one in steps[missed.at :] if kinds_said(one.output[:HEAD]) & MISSES)
+    known = numbers("\n".join((*heard, *admitting))[:HEAD])
+    strange = {one.value for one in figures_from_nowhere(run.reading, run.ending.answer)} - known
+    stated = numbers(" ".join(told)) - numbers(run.task)
+    if stated:
+        return not stated.isdisjoint(strange)
+    return _has_no_source(run, told) and not _knows_by_itself(run, missed)
+
+
+def _knows_by_itself(run: _Run, missed: Missed) -> bool:
+    """Tell whether the agent that answers took over, and first spoke, after a failure."""
+    steps = run.reading.steps
+    spoken = [at for at, one in enumerate(steps) if one.kind in _THINKING]
+    took_over = any(one.kind is StepKind.HANDOFF for one in steps[missed.at :])
+    agent = steps[spoken[-1]].agent if spoken else ""
+    return took_over and all(at > missed.at for at in spoken if steps[at].agent == agent)
+
+
+def _has_no_source(run: _Run, told: Sequence[str]) -> bool:
+    """Tell whether there are sentences, and no word of them beyond the task is in the result of a look-up."""
+    reading = run.reading
+    steps = [reading.steps[at] for at in run.sound]
+    known = "\n".join(one.output[:HEAD] for one in steps if not deed_of(call_name(one)))
+    text = " ".join(told)
+    new = tokens_of(text) - tokens_of(run.task)
+    stated = {one.value for one in figures(text)} - numbers(run.task)
+    return bool(told) and new.isdisjoint(tokens_of(known)) and stated.isdisjoint(numbers(known))
+
+
+def _like(run: _Run, missed: Missed) -> list[Step]:
+    """Return the successful calls of the same tool for other things."""
+    steps = run.reading.steps
+    keys = mapping(steps[missed.at].input[:HEAD]).keys()
+    like = (steps[at] for at in run.sound if steps[at].target == steps[missed.at].target)
+    return [one for one in like if mapping(one.input[:HEAD]).keys() == keys]
+
+
+def _is_counted(run: _Run, missed: Missed) -> bool:
+    """Tell whether the answer has the number of all calls of a tool, of which this one failed for good."""
+    steps = run.reading.steps
+    calls = {one.input for one in steps if one.kind is StepKind.TOOL and one.target == missed.tool}
+    done = {one.input for one in _like(run, missed)}
+    if len(calls) < _FEWEST_LIKE or steps[missed.at].input in done:
+        return False
+    return float(len(calls)) in numbers(run.ending.answer) and float(len(done)) not in numbers(
+        run.ending.answer
+    )
+
+
+def _may_do(tool: str, lost: str) -> bool:
+    """Tell whether a tool may do what another one failed to do; a notice of a deed is not the deed."""
+    return not looks_up(tool) and (not _notifies(tool) or _notifies(lost))
+
+
+def _notifies(tool: str) -> bool:
+    return not _NOTICES.isdisjoint(words_in(tool))
+
+
+@lru_cache(maxsize=64)
+def _words_of(arguments: str) -> tuple[str, ...]:
+    """Return the words of short arguments that may name something, in lower case."""
+    found: dict[str, None] = {}
+    for value in list(_leaves(mapping(arguments[:HEAD])))[:_MOST_VALUES]:
+        if len(value) <= _LONGEST_VALUE:
+            found |= dict.fromkeys(word.casefold() for word in _WORD.findall(value) if _tells(word, value))
+    return tuple(found)
+
+
+def _tells(word: str, value: str) -> bool:
+    """Tell whether a word of a value names something: a long word, an id, or the whole value."""
+    is_dense = not word.isascii() and len(word) > 1
+    return word == value.strip() or len(word) >= _LONG or is_dense or not word.isalpha()
+
+
+def _leaves(value: object) -> Iterator[str]:
+    """Yield the texts and numbers in the arguments of a call, without recursion."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            left += one.values()
+        elif isinstance(one, list | tuple):
+            left += one
+        elif isinstance(one, str | int | float) and not isinstance(one, bool):
+            yield str(one)
+
+
+def _is_in(word: str, text: str) -> bool:
+    """Tell whether a text has a word, with any ending; words of dense scripts are found within others."""
+    if word not in text and len(word) <= _LONG:
+        return False
+    if word.isascii() and not word.isalpha():
+        return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
+    stem = word if word.isascii() or len(word) <= _LONG else word[: max(_LONG, len(word) - 2)]
+    return stem in text if not word.isascii() else re.search(rf"(?<!\w){re.escape(stem)}", text) is not None
+
+
+def _quoted(run: _Run, missed: Missed, named: Sequence[str]) -> str:
+    return repr(named[0]) if named else beginning(run.reading.steps[missed.at].input, QUOTE)
+
+
+def _clue(run: _Run, missed: Missed, kind: ClueKind, reason: str, signs: dict[str, float]) -> Clue:
+    steps = run.reading.steps
+    author = steps[missed.by if kind is ClueKind.UNDONE else _next_words(run, missed)]
+    shown = [Evidence(step=steps[missed.at].index, quote=beginning(missed.text, QUOTE))]
+    if author.output and author.index != steps[missed.at].index:
+        shown.append(Evidence(step=author.index, quote=beginning(author.output, QUOTE)))
+    return Clue(step=author.index, kind=kind, reason=reason, evidence=tuple(shown), signs=signs)
+
+
+def _next_words(run: _Run, missed: Missed) -> int:
+    """Return where the agent of a failed call, or else another one, goes on without a word of the failure."""
+    steps = run.reading.steps
+    spoken = [
+        at
+        for at in range(missed.at + 1, len(steps))
+        if steps[at].kind in _THINKING
+        and not steps[at].calls
+        and run.reading.texts[at]
+        and not kinds_said(steps[at].output[:HEAD]) & MISSES
+    ]
+    own = (at for at in spoken if steps[at].agent == steps[missed.at].agent)
+    return next(own, spoken[-1] if spoken else missed.by)
