@@ -126,7 +126,7 @@ def read_conversation(document: object) -> Conversation:
     """Read one conversation log.
 
     Raises:
-        UnreadableInput: the document has no list of messages, or no message names an agent.
+        UnreadableInput: the document has no list of messages, or no message names an agent or has a text.
     """
     if not is_conversation(document):
         raise UnreadableInput(f"not a conversation log: expected messages, or a list of them as {_LISTS[0]}")
@@ -141,6 +141,8 @@ def read_conversation(document: object) -> Conversation:
         raise UnreadableInput(
             f"no message says which agent it is from: expected one of {', '.join(_SPEAKERS)}"
         )
+    if steps and not any(step.output for step in steps):
+        raise UnreadableInput(f"no message has a text: expected it as one of {', '.join(_CONTENTS)}")
     task = _first_text(document, _QUESTIONS)
     trajectory = Trajectory(
         run_id=_first_text(document, _RUN_IDS) or _content_id(document),

@@ -15,6 +15,7 @@ from typing import Final
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.ag2_chats import AG2
 from analyzer.recordings.agent_framework_messages import AGENT_FRAMEWORK
+from analyzer.recordings.agent_runs import AGENT_RUNS
 from analyzer.recordings.agent_turns import AGENT_TURNS
 from analyzer.recordings.anthropic_messages import ANTHROPIC
 from analyzer.recordings.autogen_messages import AUTOGEN
@@ -77,6 +78,7 @@ FORMATS: Final[tuple[FileFormat, ...]] = (
     ZIPKIN,
     LANGFUSE,
     SPAN_ROWS,
+    AGENT_RUNS,
     AGENT_TURNS,
     CLAUDE_CODE,
     CODEX,
@@ -207,7 +209,8 @@ def _format_of(records: Records) -> tuple[FileFormat | None, Records]:
 
 
 def _recognized(records: Records) -> FileFormat | None:
-    return next((one for one in FORMATS if records and one.recognizes(records)), None)
+    found = (one.of(records) for one in FORMATS if records)
+    return next(filter(None, found), None)
 
 
 def _protobuf_requests(plain: bytes) -> list[tuple[Signal, bytes]]:

@@ -67,6 +67,12 @@ class FileFormat:
     """The name given to an agent for which the format records none; empty if it records one."""
     records_tools: bool = True
     """Whether calls of tools are recorded, so that a tool that fails can be seen."""
+    kinds: tuple[FileFormat, ...] = ()
+    """Formats that recognise and read the records in place of this one, if it is a name for several."""
+
+    def of(self, records: Records) -> FileFormat | None:
+        """Return what recognises records: this format or one of its kinds; ``None`` without any."""
+        return next((one for one in self.kinds or (self,) if one.recognizes(records)), None)
 
 
 def read_as(file_format: FileFormat, records: Records) -> Recording:

@@ -1,0 +1,673 @@
+"""Reader of runs that platforms and frameworks keep in shapes of their own. Pure.
+
+``agent_turns`` says what a shape is. Source: letta ``LettaMessage``; Dify ``GET /messages``; Flowise
+``IReactFlowObject`` and ``/chatmessage``; ag-ui ``EventType``; llama-index ``workflow_events``; DSPy
+``ReAct``; agno ``RunOutput.to_dict``; n8n ``IRunExecutionData``; OpenAI's API reference, threads; ag2
+``events``; Bedrock's API reference, ``TracePart``; A2A 0.3 and 1.0; Mistral's API reference, conversations;
+langchain4j ``ChatMessage``; Spring AI ``Message`` (2026).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from operator import itemgetter
+from typing import Any, Final
+
+from analyzer.recordings.ag2_chats import is_person
+from analyzer.recordings.agent_turns import Shape, answering, asking, each_alone, in_shapes, saying, sole
+from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker
+from analyzer.recordings.fields import (
+    all_have,
+    in_order,
+    json_text,
+    nanoseconds,
+    object_at,
+    objects,
+    text_at,
+    unwrapped,
+)
+from analyzer.recordings.message_parts import call_of, error_text, nested_call, text_of
+from analyzer.recordings.recording import Records
+from semconv.dialects.reading.values import structured
+from semconv.record import replace
+
+_Object = Mapping[str, Any]
+_USER, _AGENT, _TOOL, _SYSTEM = Speaker.USER, Speaker.AGENT, Speaker.TOOL, Speaker.SYSTEM
+
+
+# --- Letta ---
+
+
+def _letta_entries(records: Records) -> Records:
+    kinds = {text_at(one, "message_type") for one in records} - _LETTA_ENDS
+    return records if kinds and all(kind.endswith("_message") for kind in kinds) else ()
+
+
+_LETTA_ENDS: Final = frozenset({"stop_reason", "usage_statistics", "ping"})
+"""What a stream has beside messages."""
+
+
+def _letta(entries: Records) -> Iterator[Message]:
+    speakers = {"user_message": _USER, "assistant_message": _AGENT, "system_message": _SYSTEM}
+    for one in in_order(objects(entries), "date"):
+        kind, time = json_text(one["message_type"]), one.get("date")
+        if kind in {"tool_call_message", "approval_request_message"}:
+            call = object_at(one, "tool_call")
+            name, agent = call.get("name"), text_at(one, "name")
+            yield asking(name, call.get("arguments"), call.get("tool_call_id"), agent, time)
+        elif kind == "tool_return_message":
+            failed = one.get("status") == "error"
+            yield answering(one.get("tool_return"), one.get("tool_call_id"), failed=failed, time=time)
+        elif kind in speakers:
+            yield from saying(speakers[kind], one.get("content"), time=time)
+
+
+# --- Dify and Flowise ---
+
+
+def _dify_entries(records: Records) -> Records:
+    held = unwrapped(records, "data")
+    return held if all_have(held, "id", "query", "answer", "conversation_id") else ()
+
+
+def _dify(entries: Records) -> Iterator[Message]:
+    for one in in_order(objects(entries), "created_at"):
+        yield from saying(_USER, one["query"])
+        for place, thought in enumerate(objects(one.get("agent_thoughts"))):
+            yield from _dify_calls(thought, f"{one.get('id')} {place}")
+        error = json_text(one.get("error"))
+        if error:
+            yield Message(speaker=_AGENT, text=error, failed=True)
+        else:
+            yield from saying(_AGENT, one["answer"])
+
+
+def _dify_calls(thought: _Object, thought_id: str) -> Iterator[Message]:
+    """Yield the calls of a thought, whose tools are listed as ``one;two``, each with its result."""
+    for name in filter(None, text_at(thought, "tool").split(";")):
+        call_id = f"{thought_id} {name}"
+        yield asking(name, _of_tool(thought.get("tool_input"), name), call_id)
+        result = json_text(_of_tool(thought.get("observation"), name))
+        yield answering(result, call_id, failed=result.startswith(("tool invoke error", "Error")))
+
+
+def _of_tool(held: Any, name: str) -> Any:
+    """Return a tool's own part of what Dify lists for each tool of a thought."""
+    found = structured(held)
+    return found[name] if isinstance(found, dict) and name in found else found
+
+
+_FLOWISE: Final = {"userMessage": _USER, "apiMessage": _AGENT}
+
+
+def _flowise_entries(records: Records) -> Records:
+    return records if all(map(_is_of_flowise, records)) else ()
+
+
+def _is_of_flowise(one: Any) -> bool:
+    return isinstance(one, dict) and _flowise_role(one) in _FLOWISE and "content" in one
+
+
+def _flowise_role(one: _Object) -> str:
+    return text_at(one, "role") or text_at(one, "type")
+
+
+def _flowise(entries: Records) -> Iterator[Message]:
+    for one in in_order(objects(entries), "createdDate"):
+        turns = objects(structured(one.get("agentReasoning"))) or [one]
+        for turn in turns:
+            agent = text_at(turn, "agentName")
+            for place, used in enumerate(objects(structured(turn.get("usedTools")))):
+                call_id = f"{one.get('id')} {agent} {place}"
+                yield asking(used.get("tool"), used.get("toolInput"), call_id, agent)
+                yield answering(used.get("toolOutput"), call_id, error=used.get("error"))
+        agent = text_at(turns[-1], "agentName")
+        yield from saying(_FLOWISE[_flowise_role(one)], one["content"], agent)
+
+
+# --- AG-UI ---
+
+
+def _ag_ui_entries(records: Records) -> Records:
+    is_stream = all_have(records, "type") and text_at(records[0], "runId")
+    return records if is_stream and records[0]["type"] == "RUN_STARTED" else ()
+
+
+def _ag_ui(entries: Records) -> Iterator[Message]:
+    pieces: defaultdict[str, list[str]] = defaultdict(list)
+    names = {
+        json_text(one.get("toolCallId")): one["toolCallName"] for one in entries if "toolCallName" in one
+    }
+    snapshots = [one for one in entries if one["type"] == "MESSAGES_SNAPSHOT"]
+    asked = objects(object_at(entries[0], "input").get("messages"))
+    for each in asked or (objects(snapshots[0].get("messages")) if snapshots else ()):
+        if each.get("role") == "user":
+            yield from saying(_USER, each.get("content"))
+    for one in _ended(entries):
+        kind, key = one["type"], json_text(one.get("toolCallId") or one.get("messageId"))
+        if "delta" in one:
+            pieces[key].append(json_text(one["delta"]))
+        elif kind == "TOOL_CALL_END":
+            yield asking(names.get(key), "".join(pieces.pop(key, ())), key)
+        elif kind == "TOOL_CALL_RESULT":
+            yield answering(one.get("content"), key, error=one.get("error"))
+        elif kind == "TEXT_MESSAGE_END":
+            yield from saying(_AGENT, "".join(pieces.pop(key, ())))
+        elif kind == "RUN_ERROR":
+            yield Message(speaker=_AGENT, text=json_text(one.get("message")), failed=True)
+
+
+_AG_UI_CHUNKS: Final = {"TOOL_CALL_CHUNK": "toolCallId", "TEXT_MESSAGE_CHUNK": "messageId"}
+"""Events that stand for a start, contents and an end, by the keys of their ids; later ones may lack ids."""
+
+
+def _ended(entries: Records) -> Iterator[_Object]:
+    """Yield the events; of chunks, the deltas and an end before the next event of another kind or id."""
+    last: _Object = {}
+    for one in entries:
+        key = _AG_UI_CHUNKS.get(one["type"], "")
+        is_next = bool(last) and one["type"] == last["type"] and one.get(key) in (None, last.get(key))
+        if last and not is_next:
+            yield {**last, "type": last["type"].replace("CHUNK", "END")}
+            last = {}
+        if key:
+            last = last or {name: one.get(name) for name in ("type", key)}
+            yield {"delta": "", **one, **last}
+        else:
+            yield one
+
+
+# --- LlamaIndex's workflows ---
+
+
+def _workflow_entries(records: Records) -> Records:
+    is_stream = all_have(records, "value", "qualified_name")
+    return records if is_stream and all(isinstance(one["value"], dict) for one in records) else ()
+
+
+def _workflow(entries: Records) -> Iterator[Message]:
+    is_begun = False
+    for one in entries:
+        kind, value = text_at(one, "qualified_name").rpartition(".")[2], one["value"]
+        agent = text_at(value, "current_agent_name")
+        if kind == "AgentInput" and not is_begun:
+            is_begun = True
+            for each in objects(value.get("input")):
+                yield from saying(_USER if each.get("role") == "user" else _SYSTEM, _blocks(each))
+        elif kind == "AgentOutput":
+            calls = (
+                call_of(each.get("tool_name"), each.get("tool_kwargs"), each.get("tool_id"))
+                for each in objects(value.get("tool_calls"))
+            )
+            text = _blocks(object_at(value, "response"))
+            yield Message(speaker=_AGENT, text=text, agent=agent, calls=tuple(calls))
+        elif kind == "ToolCallResult":
+            output = object_at(value, "tool_output")
+            failed = output.get("is_error") is True
+            yield answering(output.get("content") or _blocks(output), value.get("tool_id"), failed=failed)
+
+
+def _blocks(message: _Object) -> str:
+    said = (json_text(block.get("text")) for block in objects(message.get("blocks")))
+    return "\n".join(filter(None, said)) or json_text(message.get("content"))
+
+
+# --- DSPy's ReAct ---
+
+
+def _react_entries(records: Records) -> Records:
+    return records if text_at(object_at(sole(records), "trajectory"), "tool_name_0") else ()
+
+
+def _react(entries: Records) -> Iterator[Message]:
+    one, held = entries[0], entries[0]["trajectory"]
+    asked = next((value for key, value in one.items() if key != "trajectory" and isinstance(value, str)), "")
+    yield from saying(_USER, one.get("question", asked))
+    place = 0
+    while (name := held.get(f"tool_name_{place}")) and name != "finish":
+        yield from saying(_AGENT, held.get(f"thought_{place}"))
+        yield asking(name, held.get(f"tool_args_{place}"), f"step {place}")
+        result = json_text(held.get(f"observation_{place}"))
+        yield answering(result, f"step {place}", failed=result.startswith("Execution error in "))
+        place += 1
+    yield from saying(_AGENT, one.get("answer", list(one.values())[-1]))
+
+
+# --- n8n ---
+
+
+def _n8n_entries(records: Records) -> Records:
+    only = sole(records)
+    return records if object_at(object_at(object_at(only, "data"), "resultData"), "runData") else ()
+
+
+def _n8n(entries: Records) -> Iterator[Message]:
+    """Yield what the nodes did in the order of their starts: triggers ask, tools answer, agents say."""
+    one = entries[0]
+    kinds = {
+        text_at(node, "name"): text_at(node, "type")
+        for node in objects(object_at(one, "workflowData").get("nodes"))
+    }
+    agents = [node for node, kind in kinds.items() if "agent" in kind.rpartition(".")[2].lower()]
+    runs = [
+        {**run, "node": node}
+        for node, listed in object_at(object_at(one["data"], "resultData"), "runData").items()
+        for run in objects(listed)
+    ]
+    for place, run in enumerate(sorted(runs, key=_n8n_place)):
+        node, data, time = run["node"], object_at(run, "data"), run.get("startTime")
+        error = object_at(run, "error")
+        if "ai_tool" in data or "ai_tool" in object_at(run, "inputOverride"):
+            given = _item(object_at(run, "inputOverride").get("ai_tool"))
+            yield asking(node, given.get("query", given), f"run {place}", _n8n_caller(run, agents), time)
+            got = _item(data.get("ai_tool"))
+            yield answering(got.get("response", got), f"run {place}", error=error or None, time=time)
+        elif node in agents:
+            said = _item(data.get("main"))
+            text = json_text(error.get("message") or said.get("output", said))
+            yield Message(
+                speaker=_AGENT, text=text, agent=node, failed=bool(error), time_ns=nanoseconds(time)
+            )
+        elif asked := _item(data.get("main")).get("chatInput"):
+            yield from saying(_USER, asked, time=time)
+
+
+def _n8n_place(run: _Object) -> tuple[int, int]:
+    return run.get("startTime") or 0, run.get("executionIndex") or 0
+
+
+def _n8n_caller(run: _Object, agents: list[str]) -> str:
+    """Return the agent that a tool ran for: the node before it, or the only one."""
+    before = [text_at(one, "previousNode") for one in objects(run.get("source"))]
+    return next((one for one in before if one in agents), agents[0] if len(agents) == 1 else "")
+
+
+def _item(outputs: Any) -> _Object:
+    """Return the JSON of the first item that a node put out."""
+    items = outputs[0] if isinstance(outputs, list) and outputs else None
+    return object_at(next(iter(objects(items)), None), "json")
+
+
+# --- Agno ---
+
+
+def _agno_entries(records: Records) -> Records:
+    only = sole(records)
+    is_run = "run_id" in only and ("agent_name" in only or "team_name" in only)
+    return records if is_run and all(map(_is_of_agno, objects(only.get("messages")) or [{}])) else ()
+
+
+def _is_of_agno(one: _Object) -> bool:
+    """Tell whether it may be a message of one agent; those of a chat of several bear their names."""
+    speaker = SPEAKERS.get(text_at(one, "role"))
+    return speaker is not None and not (speaker is _AGENT and text_at(one, "name"))
+
+
+def _agno(entries: Records) -> Iterator[Message]:
+    """Yield a run's messages; those of a team's members inside the calls that delegated to them, in order."""
+    open_runs = [_agno_run(entries[0], "")]
+    while open_runs:
+        messages, members = open_runs[-1]
+        message = next(messages, None)
+        if message is None:
+            open_runs.pop()
+            continue
+        yield message
+        for call in message.calls:
+            if members and call.name.startswith(_AGNO_DELEGATES):
+                open_runs.append(_agno_run(members.pop(0), call.call_id))
+                break
+
+
+def _agno_run(one: _Object, inside: str) -> tuple[Iterator[Message], list[_Object]]:
+    return _agno_messages(one, inside), objects(one.get("member_responses"))
+
+
+_AGNO_DELEGATES: Final = ("delegate_task", "transfer_task")
+
+
+def _agno_messages(one: _Object, inside: str) -> Iterator[Message]:
+    agent = text_at(one, "agent_name") or text_at(one, "team_name")
+    for each in objects(one["messages"]):
+        speaker, text = SPEAKERS[each["role"]], text_of(each.get("content"))
+        message = Message(
+            speaker=speaker,
+            text=text,
+            inside=inside,
+            call_id=json_text(each.get("tool_call_id")),
+            tool=text_at(each, "tool_name"),
+            failed=each.get("tool_call_error") is True,
+            time_ns=nanoseconds(each.get("created_at")),
+        )
+        calls = tuple(map(nested_call, objects(each.get("tool_calls"))))
+        yield replace(message, agent=agent, calls=calls) if speaker is _AGENT else message
+
+
+# --- OpenAI's Assistants ---
+
+
+def _thread_entries(records: Records) -> Records:
+    """Return the messages, runs and steps of threads; none without runs or steps."""
+    found = [each for one in records for each in _thread_objects(one)]
+    return found if {"thread.run", "thread.run.step"} & {one["object"] for one in found} else ()
+
+
+_THREAD_OBJECTS: Final = frozenset({"thread", "thread.message", "thread.run", "thread.run.step", "assistant"})
+
+
+def _thread_objects(one: Any) -> list[_Object]:
+    """Return the API's objects: the record, those of a page, or those that a document holds in lists."""
+    if not isinstance(one, dict):
+        return []
+    held = [one, *one.values()]
+    pages = [each.get("data") if isinstance(each, dict) else each for each in held]
+    listed = [each for page in pages if isinstance(page, list) for each in page]
+    return [each for each in objects([*held, *listed]) if text_at(each, "object") in _THREAD_OBJECTS]
+
+
+def _threads(entries: Records) -> list[Records]:
+    """Return the objects of each thread, with the assistants, which are of all."""
+    shared = [one for one in entries if one["object"] == "assistant"]
+    threads: defaultdict[str, list[_Object]] = defaultdict(list)
+    for one in entries:
+        if one["object"].startswith("thread."):
+            threads[text_at(one, "thread_id")].append(one)
+    return [[*shared, *found] for found in threads.values()]
+
+
+def _thread(entries: Records) -> Iterator[Message]:
+    names = {one.get("id"): text_at(one, "name") for one in entries if one["object"] == "assistant"}
+    for _, one in sorted(_thread_places(entries), key=itemgetter(0)):
+        agent = names.get(one.get("assistant_id")) or text_at(one, "assistant_id")
+        time, error = one.get("created_at"), error_text(one.get("last_error"))
+        if one["object"] == "thread.message":
+            speaker = SPEAKERS.get(text_at(one, "role"), _USER)
+            yield from saying(speaker, one.get("content"), agent if speaker is _AGENT else "", time)
+        elif one["object"] == "thread.run" and error:
+            yield Message(speaker=_AGENT, text=error, agent=agent, failed=True)
+        for call in objects(object_at(one, "step_details").get("tool_calls")):
+            yield from _thread_call(call, agent, time, error)
+
+
+def _thread_places(entries: Records) -> Iterator[tuple[tuple[int, int], _Object]]:
+    """Yield objects with their order: by the second a question, steps, their answer, a run's end."""
+    for rank, kind in enumerate(("thread.run.step", "thread.message", "thread.run")):
+        for one in in_order([each for each in entries if each["object"] == kind], "created_at"):
+            time = one.get("failed_at") or one.get("completed_at") if rank else None
+            place = rank if one.get("role") != "user" else -1
+            yield (nanoseconds(time or one.get("created_at")), place), one
+
+
+def _thread_call(call: _Object, agent: str, time: Any, error: str) -> Iterator[Message]:
+    """Yield a call with its result; the error of its step is the result of one without output."""
+    kind = text_at(call, "type")
+    held, call_id = object_at(call, kind), call.get("id")
+    yield asking(held.get("name") or kind, held.get("arguments", held.get("input")), call_id, agent, time)
+    result = held.get("output", held.get("outputs", held.get("results")))
+    logs = "\n".join(filter(None, (text_at(one, "logs") for one in objects(result))))
+    if result or error:
+        yield answering(logs or result, call_id, error="" if result else error, time=time)
+
+
+# --- events of AG2 ---
+
+_AG2: Final = frozenset({"text", "tool_call", "tool_response", "function_call", "function_response"})
+
+
+def _ag2_entries(records: Records) -> Records:
+    """Return events; each has its fields under ``content``."""
+    is_stream = all_have(records, "type", "content") and all(
+        isinstance(one["content"], dict) for one in records
+    )
+    said = (one["content"] for one in records if text_at(one, "type") in _AG2) if is_stream else ()
+    return records if any("sender" in one and "recipient" in one for one in said) else ()
+
+
+def _ag2(entries: Records) -> Iterator[Message]:
+    failed = {
+        json_text(one["content"].get("call_id")): one["content"].get("is_exec_success") is False
+        for one in entries
+        if one["type"] == "executed_function"
+    }
+    for one in entries:
+        kind, held = one["type"], one["content"]
+        name = text_at(held, "sender")
+        speaker = _USER if is_person(name) else _AGENT
+        if kind in {"text", "tool_call", "function_call"}:
+            calls = [*objects(held.get("tool_calls")), *objects([held.get("function_call")])]
+            text, agent = text_of(held.get("content")), name if speaker is _AGENT else ""
+            asked = tuple(map(nested_call, calls))
+            yield Message(speaker=_AGENT if asked else speaker, text=text, agent=agent, calls=asked)
+        elif kind == "tool_response":
+            for each in objects(held["tool_responses"]):
+                call_id = json_text(each.get("tool_call_id"))
+                yield answering(each.get("content"), call_id, failed=failed.get(call_id, False))
+        elif kind == "function_response":
+            yield replace(answering(held.get("content"), ""), tool=text_at(held, "name"))
+        elif kind == "error":
+            yield Message(speaker=_AGENT, text=text_of(held.get("error")), failed=True)
+
+
+# --- traces of Bedrock's agents ---
+
+_BEDROCK: Final = frozenset(
+    {"orchestrationTrace", "routingClassifierTrace", "preProcessingTrace", "postProcessingTrace"}
+    | {"customOrchestrationTrace", "guardrailTrace", "failureTrace"}
+)
+_BEDROCK_INPUTS: Final = {
+    "actionGroupInvocationInput": "actionGroupInvocationOutput",
+    "knowledgeBaseLookupInput": "knowledgeBaseLookupOutput",
+    "codeInterpreterInvocationInput": "codeInterpreterInvocationOutput",
+    "agentCollaboratorInvocationInput": "agentCollaboratorInvocationOutput",
+}
+"""What an agent calls, with what comes back."""
+
+
+def _bedrock_entries(records: Records) -> Records:
+    held = unwrapped(records, "completion", "traces")
+    events = [
+        one for one in held if isinstance(one, dict) and not one.keys() & {"chunk", "files", "returnControl"}
+    ]
+    return events if events and all(_BEDROCK & _bedrock_trace(one)[1].keys() for one in events) else ()
+
+
+def _bedrock_trace(one: _Object) -> tuple[_Object, _Object]:
+    """Return what says whose trace it is, and the trace."""
+    outer = object_at(one, "trace")
+    inner = object_at(outer, "trace")
+    return (outer, inner) if inner else (one, outer or one)
+
+
+def _bedrock(entries: Records) -> Iterator[Message]:
+    open_calls: list[tuple[str, str]] = []  # of collaborators: name and id
+    for place, (part, trace) in enumerate(map(_bedrock_trace, entries)):
+        kind = next(key for key in trace if key in _BEDROCK)
+        held, agent, time = (
+            trace[kind],
+            json_text(part.get("collaboratorName") or part.get("agentId")),
+            part.get("eventTime"),
+        )
+        inside = next((call for name, call in reversed(open_calls) if name == agent), "")
+        if not place:
+            given = structured(text_at(object_at(held, "modelInvocationInput"), "text"))
+            for each in objects(object_at({"it": given}, "it").get("messages")):
+                yield from saying(_USER, each.get("content")) if each.get("role") == "user" else ()
+        for one in _bedrock_step(kind, held, agent):
+            if one.speaker is _TOOL and open_calls and one.call_id == open_calls[-1][1]:
+                inside = "".join(call for _, call in open_calls[:-1][-1:])
+                open_calls.pop()
+            yield replace(one, inside=inside, time_ns=nanoseconds(time))
+        begun = object_at(object_at(held, "invocationInput"), "agentCollaboratorInvocationInput")
+        if begun:
+            open_calls.append(
+                (text_at(begun, "agentCollaboratorName"), _bedrock_id(agent, held["invocationInput"]))
+            )
+
+
+def _bedrock_id(agent: str, held: _Object) -> str:
+    return f"{agent} {json_text(held.get('traceId'))}"
+
+
+def _bedrock_step(kind: str, held: _Object, agent: str) -> Iterator[Message]:
+    """Yield what one entry of a trace says, calls or returns."""
+    if kind == "failureTrace":
+        yield Message(speaker=_AGENT, text=json_text(held.get("failureReason")), agent=agent, failed=True)
+    given, got = object_at(held, "invocationInput"), object_at(held, "observation")
+    for key, output in _BEDROCK_INPUTS.items():
+        if call := object_at(given, key):
+            names = ("function", "agentCollaboratorName", "apiPath", "actionGroupName")
+            name = next(filter(None, (text_at(call, each) for each in names)), key.removesuffix("Input"))
+            yield asking(name, _bedrock_arguments(call), _bedrock_id(agent, given), agent)
+        if result := object_at(got, output):
+            error = text_at(result, "executionError") or (
+                "timed out" if result.get("executionTimeout") else ""
+            )
+            text = next((result[each] for each in _BEDROCK_RESULTS if each in result), result)
+            text = text.get("text", text) if isinstance(text, dict) else text
+            yield answering(text, _bedrock_id(agent, got), error=error)
+    yield from saying(_AGENT, object_at(got, "finalResponse").get("text"), agent)
+
+
+_BEDROCK_RESULTS: Final = ("text", "output", "executionOutput", "retrievedReferences")
+
+
+def _bedrock_arguments(call: _Object) -> Any:
+    parameters = objects(call.get("parameters"))
+    if parameters:
+        return {json_text(one.get("name")): one.get("value") for one in parameters}
+    return (
+        call.get("code")
+        or call.get("text")
+        or object_at(call, "input").get("text")
+        or call.get("requestBody")
+    )
+
+
+# --- tasks of A2A ---
+
+
+def _a2a_entries(records: Records) -> Records:
+    found = [object_at(one, "result") or one for one in records if isinstance(one, dict)]
+    return found if found and all(map(_is_task, found)) else ()
+
+
+def _is_task(one: _Object) -> bool:
+    has_turns = all(_A2A_ROLES.get(text_at(each, "role")) for each in objects(one.get("history")))
+    return "contextId" in one and text_at(object_at(one, "status"), "state") != "" and has_turns
+
+
+_A2A_ROLES: Final = {"user": _USER, "agent": _AGENT, "ROLE_USER": _USER, "ROLE_AGENT": _AGENT}
+
+
+def _a2a(entries: Records) -> Iterator[Message]:
+    one = entries[0]
+    status = object_at(one, "status")
+    failed = text_at(status, "state").lower().removeprefix("task_state_") in {"failed", "rejected"}
+    for each in objects(one.get("history")):
+        yield from saying(_A2A_ROLES[each["role"]], _a2a_text(each))
+    for each in objects(one.get("artifacts")):
+        yield from saying(_AGENT, _a2a_text(each))
+    text = _a2a_text(object_at(status, "message"))
+    if failed:
+        yield Message(speaker=_AGENT, text=text or "the task failed", failed=True)
+    else:
+        yield from saying(_AGENT, text)
+
+
+def _a2a_text(message: _Object) -> str:
+    parts = objects(message.get("parts"))
+    return "\n".join(json_text(part.get("text", part.get("data"))) for part in parts)
+
+
+# --- Mistral's conversations, LangChain4j's and Spring AI's messages ---
+
+
+def _mistral_entries(records: Records) -> Records:
+    found = unwrapped(records, "entries", "outputs")
+    kinds = {text_at(one, "type") for one in found}
+    return found if kinds <= _MISTRAL and any(kind.startswith("message.") for kind in kinds) else ()
+
+
+_MISTRAL: Final = frozenset(
+    {"message.input", "message.output", "function.call", "function.result", "tool.execution", "agent.handoff"}
+)
+
+
+def _mistral(entries: Records) -> Iterator[Message]:
+    agent = ""
+    for one in entries:
+        kind, call_id, time = one["type"], one.get("tool_call_id", one.get("id")), one.get("created_at")
+        agent = text_at(one, "next_agent_name") or agent
+        if kind in {"function.call", "tool.execution"}:
+            yield asking(one.get("name"), one.get("arguments"), call_id, agent, time)
+        if kind == "function.result" or "info" in one:
+            yield answering(one.get("result", one.get("info")), call_id, time=time)
+        if kind.startswith("message."):
+            speaker = _USER if kind == "message.input" and one.get("role") != "assistant" else _AGENT
+            yield from saying(speaker, one.get("content"), agent if speaker is _AGENT else "", time)
+
+
+_JAVA: Final = {
+    "USER": _USER,
+    "SYSTEM": _SYSTEM,
+    **dict.fromkeys(("AI", "ASSISTANT"), _AGENT),
+    **dict.fromkeys(("TOOL_EXECUTION_RESULT", "TOOL"), _TOOL),
+}
+"""Speakers by LangChain4j's ``type`` and Spring AI's ``messageType``."""
+
+
+def _java_entries(records: Records) -> Records:
+    is_known = all(_java_kind(one) in _JAVA for one in records)
+    return records if is_known and any(_JAVA[_java_kind(one)] is _AGENT for one in records) else ()
+
+
+def _java_kind(one: Any) -> str:
+    return text_at(one, "messageType") or text_at(one, "type")
+
+
+def _java(entries: Records) -> Iterator[Message]:
+    for one in entries:
+        speaker, parts = _JAVA[_java_kind(one)], objects(one.get("contents"))
+        text = one.get("text") or "\n".join(filter(None, (text_at(part, "text") for part in parts)))
+        if speaker is _TOOL:
+            for each in objects(one.get("responses")) or [one]:
+                failed = each.get("isError") is True
+                got = answering(each.get("responseData", each.get("text")), each.get("id"), failed=failed)
+                yield replace(got, tool=text_at(each, "name") or text_at(each, "toolName"))
+        else:
+            calls = map(nested_call, objects(one.get("toolExecutionRequests", one.get("toolCalls"))))
+            yield Message(speaker=speaker, text=json_text(text), calls=tuple(calls))
+
+
+_SHAPES: Final = (
+    Shape(name="agno", entries=_agno_entries, messages=_agno),
+    Shape(name="letta", entries=_letta_entries, messages=_letta),
+    Shape(name="dify", entries=_dify_entries, messages=_dify),
+    Shape(name="flowise", entries=_flowise_entries, messages=_flowise),
+    Shape(name="ag-ui", entries=_ag_ui_entries, messages=_ag_ui),
+    Shape(name="llama_index", entries=_workflow_entries, messages=_workflow),
+    Shape(name="dspy", entries=_react_entries, messages=_react),
+    Shape(name="n8n", entries=_n8n_entries, messages=_n8n),
+    Shape(name="assistants", entries=_thread_entries, messages=_thread, dialogues=_threads),
+    Shape(name="ag2", entries=_ag2_entries, messages=_ag2),
+    Shape(name="bedrock-agents", entries=_bedrock_entries, messages=_bedrock),
+    Shape(name="a2a", entries=_a2a_entries, messages=_a2a, dialogues=each_alone),
+    Shape(name="mistral", entries=_mistral_entries, messages=_mistral),
+    Shape(name="java", entries=_java_entries, messages=_java),
+)
+
+AGENT_RUNS: Final = in_shapes(
+    _SHAPES,
+    name="runs of OpenAI's Assistants, Bedrock's agents, AG2, Letta, Dify, Flowise, n8n, Agno, AG-UI, …",
+    example="assistants-thread.json",
+    source="the platforms' API references and the frameworks' sources, 2026",
+    how=(
+        "The messages, runs and run steps of a thread of OpenAI's Assistants, in one document or one a line;"
+        " the events of Bedrock's `invoke_agent` with `enableTrace=True`; `event.model_dump_json()` of AG2's"
+        " `run(…).events`; Letta's and Dify's `GET …/messages`; Flowise's `GET /chatmessage/ID`; n8n's"
+        " `GET /executions/ID?includeData=true`; Agno's `json.dumps(run.to_dict())`; events of AG-UI or"
+        " of a LlamaIndex workflow; DSPy's `ReAct` with its trajectory; tasks of A2A; Mistral's"
+        " conversations; messages of LangChain4j and Spring AI"
+    ),
+)
