@@ -349,7 +349,8 @@ def _agno_messages(one: _Object, inside: str) -> Iterator[Message]:
 
 def _thread_entries(records: Records) -> Records:
     """Return the messages, runs and steps of threads; none without runs or steps."""
-    found = [each for one in records for each in _thread_objects(one)]
+    held = list(map(_thread_objects, records))
+    found = [each for one in held for each in one] if all(held) else []
     return found if {"thread.run", "thread.run.step"} & {one["object"] for one in found} else ()
 
 

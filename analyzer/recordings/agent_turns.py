@@ -14,6 +14,7 @@ import html
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogues_spans, joined_answers
@@ -79,8 +80,9 @@ def _kind(shape: Shape, whole: FileFormat) -> FileFormat:
         dialogues = map(shape.messages, shape.dialogues(entries(records)))
         return dialogues_spans(map(joined_answers, dialogues), name=shape.name)
 
-    name = f"{whole.name} ({shape.name})"
-    return replace(whole, name=name, recognizes=lambda records: bool(entries(records)), read=read)
+    return replace(
+        whole, name=f"a run of {shape.name}", recognizes=lambda records: bool(entries(records)), read=read
+    )
 
 
 def asking(name: Any, arguments: Any, call_id: Any, agent: str = "", time: Any = None) -> Message:
@@ -336,8 +338,9 @@ def _is_request(one: Any) -> bool:
 def _vs_code_sessions(entries: Records) -> list[Records]:
     if entries[0].get("kind") != 0:
         return each_alone(entries)
-    value = entries[0]["v"]
-    for change in entries[1:]:
+    first, *changes = deepcopy(entries)
+    value = first["v"]
+    for change in changes:
         *path, last = change["k"]
         inner = value
         for key in path:

@@ -218,7 +218,10 @@ def _of_iso(text: str) -> int:
         return nanoseconds(int(text[:20]))
     if _DECIMAL.fullmatch(text):
         return nanoseconds(float(text))
-    read = datetime.fromisoformat(text)
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"not a time: {text[:80]!r}") from error
     read = read if read.tzinfo else read.replace(tzinfo=UTC)
     return round(read.timestamp() * 1e6) * 1000
 
