@@ -40,8 +40,9 @@ _USER, _AGENT, _TOOL, _SYSTEM = Speaker.USER, Speaker.AGENT, Speaker.TOOL, Speak
 
 
 def _letta_entries(records: Records) -> Records:
-    kinds = {text_at(one, "message_type") for one in records} - _LETTA_ENDS
-    return records if kinds and all(kind.endswith("_message") for kind in kinds) else ()
+    kinds = (text_at(one, "message_type") for one in records)
+    is_known = all(kind.endswith("_message") or kind in _LETTA_ENDS for kind in kinds)
+    return records if is_known and any(one["message_type"] not in _LETTA_ENDS for one in records) else ()
 
 
 _LETTA_ENDS: Final = frozenset({"stop_reason", "usage_statistics", "ping"})
@@ -349,8 +350,12 @@ def _agno_messages(one: _Object, inside: str) -> Iterator[Message]:
 
 def _thread_entries(records: Records) -> Records:
     """Return the messages, runs and steps of threads; none without runs or steps."""
-    held = list(map(_thread_objects, records))
-    found = [each for one in held for each in one] if all(held) else []
+    found: list[_Object] = []
+    for one in records:  # most files are of another format: the first record tells
+        held = _thread_objects(one)
+        if not held:
+            return ()
+        found += held
     return found if {"thread.run", "thread.run.step"} & {one["object"] for one in found} else ()
 
 
@@ -467,10 +472,16 @@ _BEDROCK_INPUTS: Final = {
 
 def _bedrock_entries(records: Records) -> Records:
     held = unwrapped(records, "completion", "traces")
-    events = [
-        one for one in held if isinstance(one, dict) and not one.keys() & {"chunk", "files", "returnControl"}
-    ]
-    return events if events and all(_BEDROCK & _bedrock_trace(one)[1].keys() for one in events) else ()
+    if not all(map(_is_of_bedrock, held)):
+        return ()
+    return [one for one in held if _BEDROCK & _bedrock_trace(one)[1].keys()]
+
+
+def _is_of_bedrock(one: Any) -> bool:
+    """Tell whether it is an entry of a trace, or a part of the answer beside them."""
+    if not isinstance(one, dict):
+        return False
+    return bool(_BEDROCK & _bedrock_trace(one)[1].keys() or one.keys() & {"chunk", "files", "returnControl"})
 
 
 def _bedrock_trace(one: _Object) -> tuple[_Object, _Object]:
@@ -549,8 +560,13 @@ def _bedrock_arguments(call: _Object) -> Any:
 
 
 def _a2a_entries(records: Records) -> Records:
-    found = [object_at(one, "result") or one for one in records if isinstance(one, dict)]
-    return found if found and all(map(_is_task, found)) else ()
+    is_known = all(map(_is_task, map(_task, records)))
+    return list(map(_task, records)) if is_known else ()
+
+
+def _task(one: Any) -> _Object:
+    found = one if isinstance(one, dict) else {}
+    return object_at(found, "result") or found
 
 
 def _is_task(one: _Object) -> bool:
@@ -586,8 +602,8 @@ def _a2a_text(message: _Object) -> str:
 
 def _mistral_entries(records: Records) -> Records:
     found = unwrapped(records, "entries", "outputs")
-    kinds = {text_at(one, "type") for one in found}
-    return found if kinds <= _MISTRAL and any(kind.startswith("message.") for kind in kinds) else ()
+    is_known = all(text_at(one, "type") in _MISTRAL for one in found)
+    return found if is_known and any(one["type"].startswith("message.") for one in found) else ()
 
 
 _MISTRAL: Final = frozenset(

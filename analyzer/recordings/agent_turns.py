@@ -420,17 +420,18 @@ def _libre_branch(entries: Records) -> Iterator[_Object]:
         level = objects(level[-1].get("children"))
 
 
-_WEB_UI_CALL: Final = re.compile(
-    r'<details type="tool_calls"([^>]*)>[^<]*(?:<summary>[^<]*</summary>)?[^<]*</details>'
+_WEB_UI_CALL: Final = re.compile(  # no part matches what another one begins with: linear time
+    r'<details type="tool_calls"([^<>]*+)>[^<]*+(?:<summary>[^<]*+</summary>[^<]*+)?</details>'
 )
 _WEB_UI_FIELD: Final = re.compile(r'([a-z_]{1,20})="([^"]*)"')
 
 
 def _web_ui_entries(records: Records) -> Records:
-    found = [object_at(one, "chat").get("messages") for one in records]
-    messages = [each for one in found for each in objects(one)]
+    if not all(objects(object_at(one, "chat").get("messages")) for one in records):
+        return ()
+    messages = (each for one in records for each in objects(one["chat"]["messages"]))
     is_its_own = any('<details type="tool_calls"' in text_at(one, "content") for one in messages)
-    return records if is_its_own and all(objects(one) for one in found) else ()
+    return records if is_its_own else ()
 
 
 def _web_ui(entries: Records) -> Iterator[Message]:
@@ -512,14 +513,13 @@ _SHARE_GPT: Final = {
     **dict.fromkeys(("observation", "tool", "function_response", "tool_response"), _TOOL),
     "system": _SYSTEM,
 }
-_SHARE_GPT_CALL: Final = re.compile(r"<tool_call>([^<]*+(?:<(?!/tool_call>)[^<]*+)*+)</tool_call>")
+_SHARE_GPT_CALL: Final = re.compile(r"<tool_call>([^<]*+(?:<(?!/?tool_call>)[^<]*+)*+)</tool_call>")
 
 
 def _share_gpt_entries(records: Records) -> Records:
-    turns = [one.get("conversations") if isinstance(one, dict) else None for one in records]
-    senders = {
-        text_at(each, "from") for one in turns for each in (one if isinstance(one, list) and one else ("",))
-    }
+    if not all(isinstance(one, dict) and objects(one.get("conversations")) for one in records):
+        return ()
+    senders = {text_at(each, "from") for one in records for each in one["conversations"]}
     has_tools = any(_SHARE_GPT.get(sender) is _TOOL for sender in senders)
     return records if has_tools and senders <= _SHARE_GPT.keys() else ()
 

@@ -74,9 +74,10 @@ _WORD_END: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 def _spelled(records: Records) -> Records:
     """Return records with the API's keys, where theirs begin with capitals (``ToolCalls``).
 
-    Kimi CLI writes what is no message under roles of its own, such as ``_usage``.
+    Kimi CLI writes what is no message under roles of its own, such as ``_usage``, and one of them first.
     """
-    records = [one for one in records if not text_at(one, "role").startswith("_")] or records
+    if text_at(records[0], "role").startswith("_"):
+        records = [one for one in records if not text_at(one, "role").startswith("_")] or records
     if not isinstance(records[0], dict) or _CAPITALS.isdisjoint(records[0]):
         return records
     return [_with_small_keys(one, _DEEPEST) for one in records]

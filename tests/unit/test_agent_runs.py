@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -456,3 +457,20 @@ def test_an_answer_that_was_cut_off_before_its_first_word_is_a_step() -> None:
         json.dumps({"object": "response", "id": "r", "input": TASK, "output": [], **cut}).encode()
     )
     assert [step.agent for step in run.trajectory.steps] == ["assistant"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "text"),
+    [
+        (open_webui, '<details type="tool_calls" ' * 40_000),
+        (open_webui, '<details type="tool_calls">' + "a" * 500_000),
+        (hermes, "<tool_call>" * 80_000),
+    ],
+    ids=["elements", "a long element", "calls"],
+)
+def test_unclosed_calls_take_linear_time(shape: Callable[[str], list[Any]], text: str) -> None:
+    """In quadratic time each of them takes minutes."""
+    data = json.dumps(shape(ERROR)).replace(json.dumps(ANSWER)[1:-1], json.dumps(text)[1:-1])
+    begun = time.process_time()
+    assert read_runs(data.encode())
+    assert time.process_time() - begun < 20
