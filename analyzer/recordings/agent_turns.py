@@ -368,12 +368,24 @@ def _vs_code(entries: Records) -> Iterator[Message]:
                 yield asking(call.get("name"), call.get("arguments"), call.get("id"))
                 result_of = object_at(object_at(held, "toolCallResults"), json_text(call.get("id")))
                 parts = objects(result_of.get("content"))
-                text = "\n".join(json_text(part.get("value")) for part in parts)
+                text = "\n".join(_vs_code_text(part.get("value")) for part in parts)
                 yield answering(text, call.get("id"), failed=text.startswith(_VS_CODE_FAILED))
         shown = [text_at(part, "value") for part in objects(one.get("response")) if "kind" not in part]
         yield from () if rounds else saying(_AGENT, "".join(shown))
         if error := text_at(object_at(result, "errorDetails"), "message"):
             yield Message(speaker=_AGENT, text=error, failed=one.get("isCanceled") is not True)
+
+
+def _vs_code_text(value: Any) -> str:
+    """Return the text of a result, which may be a tree of nodes with texts at its leaves."""
+    left, found = [value], list[str]()
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            left += [one.get("text"), one.get("node"), *reversed(objects(one.get("children")))]
+        else:
+            found += [json_text(one)]
+    return "".join(found)
 
 
 _VS_CODE_FAILED: Final = ("ERROR", "Error")
@@ -423,6 +435,9 @@ def _libre_branch(entries: Records) -> Iterator[_Object]:
 _WEB_UI_CALL: Final = re.compile(  # no part matches what another one begins with: linear time
     r'<details type="tool_calls"([^<>]*+)>[^<]*+(?:<summary>[^<]*+</summary>[^<]*+)?</details>'
 )
+_WEB_UI_THOUGHT: Final = re.compile(
+    r'<details type="reasoning"[^<>]*+>[^<]*+(?:<(?!/?details)[^<]*+)*+</details>\s?'
+)
 _WEB_UI_FIELD: Final = re.compile(r'([a-z_]{1,20})="([^"]*)"')
 
 
@@ -438,7 +453,7 @@ def _web_ui(entries: Records) -> Iterator[Message]:
     """Yield the messages of a chat; calls of tools stand as elements in the text of their message."""
     for place, one in enumerate(objects(entries[0]["chat"]["messages"])):
         speaker, agent, time = SPEAKERS.get(text_at(one, "role"), _USER), "", one.get("timestamp")
-        *called, last = _WEB_UI_CALL.split(text_at(one, "content"))
+        *called, last = _WEB_UI_CALL.split(_WEB_UI_THOUGHT.sub("", text_at(one, "content")))
         for number, (text, fields) in enumerate(zip(called[::2], called[1::2], strict=True)):
             held = {key: html.unescape(value) for key, value in _WEB_UI_FIELD.findall(fields)}
             call_id = held.get("id") or f"{place} {number}"
@@ -464,20 +479,29 @@ def _is_of_continue(one: _Object) -> bool:
 
 
 def _continue(entries: Records) -> Iterator[Message]:
-    failed = {
-        json_text(state.get("toolCallId")): state.get("status") == "errored"
+    states = {
+        json_text(state.get("toolCallId")): state
         for one in entries
         for state in objects(one.get("toolCallStates"))
     }
+    answered = {json_text(one["message"].get("toolCallId")) for one in entries}
     for one in entries:
         message = one["message"]
-        speaker = SPEAKERS.get(message["role"])
+        speaker, call_id = SPEAKERS.get(message["role"]), json_text(message.get("toolCallId"))
         if speaker is _TOOL:
-            call_id = message.get("toolCallId")
-            yield answering(message.get("content"), call_id, failed=failed.get(json_text(call_id), False))
+            failed = object_at(states, call_id).get("status") == "errored"
+            yield answering(message.get("content"), call_id, failed=failed)
         elif speaker is not None:
             calls = tuple(map(nested_call, objects(message.get("toolCalls"))))
             yield Message(speaker=speaker, text=text_of(message.get("content")), calls=calls)
+            for call in calls:
+                if call.call_id not in answered and call.call_id in states:
+                    yield _continue_result(states[call.call_id])
+
+
+def _continue_result(state: _Object) -> Message:
+    shown = "\n".join(text_at(part, "content") for part in objects(state.get("output")))
+    return answering(shown, state.get("toolCallId"), failed=state.get("status") == "errored")
 
 
 def _zed_entries(records: Records) -> Records:
@@ -529,7 +553,8 @@ def _share_gpt(entries: Records) -> Iterator[Message]:
     for place, one in enumerate(objects(entries[0]["conversations"])):
         speaker, text = _SHARE_GPT[one["from"]], json_text(one.get("value"))
         if speaker is _TOOL:
-            yield answering(structured(text), waiting.popleft() if waiting else "")
+            result = text.strip().removeprefix("<tool_response>").removesuffix("</tool_response>")
+            yield answering(structured(result.strip()), waiting.popleft() if waiting else "")
             continue
         calls = text if one["from"] in {"function_call", "tool_call"} else _SHARE_GPT_CALL.findall(text)
         said = "" if isinstance(calls, str) else _SHARE_GPT_CALL.sub("", text).strip()

@@ -156,7 +156,8 @@ def is_adk(records: Records) -> bool:
 
 
 def _events(document: Any) -> list[Any]:
-    session = document.get("session", document) if isinstance(document, dict) else None
+    details = _at(document, "sessionDetails")  # of a case that ran
+    session = document.get("session", details or document) if isinstance(document, dict) else None
     found = _at(session, "events") or _at(session, "sessionEvents")
     return found if isinstance(found, list) else _of_case(session)
 
@@ -183,8 +184,8 @@ _AGENT: Final = "agent"
 
 
 def _cases(records: Records) -> Records:
-    """Return the cases of sets of evaluations; other records unchanged."""
-    sets = [_at(one, "evalCases") for one in records]
+    """Return the cases of sets of evaluations or their results; other records unchanged."""
+    sets = [_at(one, "evalCases") or _at(one, "evalCaseResults") for one in records]
     return [case for one in sets for case in one] if all(isinstance(one, list) for one in sets) else records
 
 

@@ -164,8 +164,9 @@ def _rows(records: Records) -> Records:
     """Return rows; those listed below their trace get its id."""
     found = rows_of(records)
     only = found[0] if len(found) == 1 and isinstance(found[0], dict) else {}
-    if x_ray := objects(only.get("Traces")):
-        return [row for trace in x_ray for row in _x_ray_rows(trace)]
+    x_ray = objects(only.get("Traces")) or found
+    if all_have(x_ray[:1], "Id", "Segments"):
+        return [row for trace in objects(x_ray) for row in _x_ray_rows(trace)]
     held = only.get("spans", only.get("content"))
     trace = text_at(only, "trace_id") or text_at(only, "traceId")
     if not isinstance(held, list) or not all(isinstance(one, dict) for one in held):

@@ -396,7 +396,7 @@ def test_a_run_of_assistants_that_failed_is_its_assistants_step() -> None:
 
 def test_threads_of_assistants_are_runs_of_their_own() -> None:
     one, other = (
-        [{**each, "thread_id": thread} for each in [*page["data"], run, step]]
+        [{**each, "thread_id": thread, "id": f"{thread} {each['id']}"} for each in [*page["data"], run, step]]
         for thread, (_, page, run, step) in (("t1", assistants("")), ("t2", assistants(ERROR)))
     )
     assert len(read_runs(written([*one, *other]))) == 2
@@ -457,6 +457,55 @@ def test_an_answer_that_was_cut_off_before_its_first_word_is_a_step() -> None:
         json.dumps({"object": "response", "id": "r", "input": TASK, "output": [], **cut}).encode()
     )
     assert [step.agent for step in run.trajectory.steps] == ["assistant"]
+
+
+def test_a_stream_of_assistants_says_each_thing_once() -> None:
+    _, page, run, step = assistants(ERROR)
+    answer, question = page["data"]
+    begun = {**step, "status": "in_progress", "step_details": {"type": "tool_calls", "tool_calls": []}}
+    delta = {"id": answer["id"], "object": "thread.message.delta", "delta": {"content": []}}
+    events = [question, run, begun, step, {**answer, "content": []}, delta, answer, run]
+    (streamed,) = read_runs("".join(f"event: e\ndata: {json.dumps(one)}\n\n" for one in events).encode())
+    (listed,) = read_runs(written([question, run, step, answer]))
+    assert [step.output for step in streamed.trajectory.steps] == [
+        step.output for step in listed.trajectory.steps
+    ]
+
+
+def test_the_result_of_a_call_in_continue_may_stand_in_its_state_alone() -> None:
+    (session,) = continue_dev(ERROR)
+    del session["history"][2]
+    session["history"][1]["toolCallStates"][0]["output"] = [{"name": "x", "content": ERROR}]
+    (run,) = read_runs(written([session]))
+    assert [one[1:] for one in tools(run.trajectory)] == [("tide_table", ERROR, ERROR)]
+
+
+def test_results_are_read_without_what_programs_put_around_them() -> None:
+    (code,) = vs_code("")
+    results = code["requests"][0]["result"]["metadata"]["toolCallResults"]
+    leaves = [{"type": 2, "text": RIGHT[:2]}, {"type": 2, "text": RIGHT[2:]}]
+    results["c1"]["content"] = [{"value": {"node": {"type": 1, "children": leaves}}}]
+    (talk,) = hermes("")
+    talk["conversations"][2]["value"] = f"<tool_response>\n{RIGHT}\n</tool_response>"
+    (chat,) = open_webui("")
+    thought = '<details type="reasoning" done="true">\n<summary>Thought</summary>\n> x < y\n</details>\n'
+    chat["chat"]["messages"][1]["content"] = thought + chat["chat"]["messages"][1]["content"]
+    for one in (code, talk, chat):
+        (run,) = read_runs(written([one]))
+        steps = run.trajectory.steps
+        assert [step.output for step in steps if step.kind is StepKind.TOOL] == [RIGHT]
+        assert not any("<details" in step.output for step in steps)
+
+
+def test_the_result_of_an_evaluation_and_a_list_of_traces_are_read() -> None:
+    events = [
+        {"author": "user", "actions": {}, "content": {"role": "user", "parts": [{"text": TASK}]}},
+        {"author": DESK, "actions": {}, "content": {"role": "model", "parts": [{"text": ANSWER}]}},
+    ]
+    result = {"eval_id": "1", "session_details": {"id": "s", "events": events}}
+    (run,) = read_runs(written([{"eval_set_id": "1", "eval_case_results": [result]}]))
+    assert (run.trajectory.task, run.trajectory.output) == (TASK, ANSWER)
+    assert attribute(json.dumps(x_ray(ERROR)[0]["Traces"]).encode()).agent == DESK
 
 
 @pytest.mark.parametrize(
