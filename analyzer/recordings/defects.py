@@ -70,6 +70,8 @@ _WRONG_TEXTS: Final = tuple(
 )
 _LONGEST: Final = 80
 """Characters shown of a reason's text."""
+_LONGEST_WAY: Final = 200
+"""Characters shown of the way to a value."""
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][\w.-]*")
 
 
@@ -154,5 +156,5 @@ def _is_wrong(value: Any, reason: _Reason) -> bool:
 def _shown(path: _Path, words: Words) -> str:
     inner = "".join(
         f".{key}" if isinstance(key, str) and _PLAIN_KEY.fullmatch(key) else f"[{key!r}]" for key in path[1:]
-    ).removeprefix(".")
+    ).removeprefix(".")[:_LONGEST_WAY]
     return f"{words.record} {path[0] + 1}{f', {words.key} {inner}' if inner else ''}" if path else ""
