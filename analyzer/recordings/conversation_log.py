@@ -75,6 +75,9 @@ def read_conversation_log(records: Records) -> Recording:
     spoken = tuple(one for one in found if _has_agents(one.trajectory.steps))
     if not spoken:
         raise UnreadableInput(f"no agent speaks in it: {_ONLY_PEOPLE}")
+    steps = [step for one in spoken for step in one.trajectory.steps]
+    if steps and not any(step.output for step in steps):
+        raise UnreadableInput(f"no message has a text: expected it as one of {', '.join(_CONTENTS)}")
     left_out = len(found) - len(spoken)
     warning = f"left out {left_out} of {len(found)} conversations, in which no agent speaks: {_ONLY_PEOPLE}"
     return Recording(conversations=spoken, warnings=(warning,) if left_out else ())
@@ -126,7 +129,7 @@ def read_conversation(document: object) -> Conversation:
     """Read one conversation log.
 
     Raises:
-        UnreadableInput: the document has no list of messages, or no message names an agent or has a text.
+        UnreadableInput: the document has no list of messages, or no message names an agent.
     """
     if not is_conversation(document):
         raise UnreadableInput(f"not a conversation log: expected messages, or a list of them as {_LISTS[0]}")
@@ -141,8 +144,6 @@ def read_conversation(document: object) -> Conversation:
         raise UnreadableInput(
             f"no message says which agent it is from: expected one of {', '.join(_SPEAKERS)}"
         )
-    if steps and not any(step.output for step in steps):
-        raise UnreadableInput(f"no message has a text: expected it as one of {', '.join(_CONTENTS)}")
     task = _first_text(document, _QUESTIONS)
     trajectory = Trajectory(
         run_id=_first_text(document, _RUN_IDS) or _content_id(document),
