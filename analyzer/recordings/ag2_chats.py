@@ -29,6 +29,11 @@ _SPEAKING: Final = frozenset({"user", "assistant"})
 _ROLES: Final = _RESULT_ROLES | _SPEAKING | {"system"}
 
 
+def is_person(name: str) -> bool:
+    """Tell whether a participant is called as AG2 calls people, or not at all."""
+    return not name or _HUMAN.fullmatch(name) is not None
+
+
 def is_ag2(records: Records) -> bool:
     """Tell whether records are a history, or hold the chats of one agent or the result of one each."""
     return _is_history(records) or all(map(_chats, records))
@@ -110,8 +115,8 @@ def _of_chat(chat: Sequence[Mapping[str, Any]], peer: str) -> Iterator[Message]:
         if results:
             yield from turn(Message(speaker=Speaker.USER), results)
             continue
-        is_person = name in proxies or not name or _HUMAN.fullmatch(name) is not None
-        speaker = Speaker.USER if not _asks(one) and (is_person or not place) else Speaker.AGENT
+        is_asking = name in proxies or is_person(name) or not place
+        speaker = Speaker.USER if is_asking and not _asks(one) else Speaker.AGENT
         speaker = Speaker.SYSTEM if one["role"] == "system" else speaker
         agent = name if speaker is Speaker.AGENT else ""
         text = text_of(one.get("content"))

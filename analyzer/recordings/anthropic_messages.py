@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogue_spans, dialogues_spans
-from analyzer.recordings.fields import json_text, text_at
+from analyzer.recordings.fields import json_text, object_at, text_at
 from analyzer.recordings.message_parts import (
     Part,
     Result,
     call_of,
     dialogues_of,
+    error_text,
     failures_of,
     finish_of,
     is_failed,
@@ -193,8 +194,8 @@ def is_call(block: Mapping[str, Any]) -> bool:
 
 
 def is_result(block: Mapping[str, Any]) -> bool:
-    """Tell whether a block answers a call."""
-    return "tool_use_id" in block
+    """Tell whether a block answers a call; Amp spells its id in its own way."""
+    return "tool_use_id" in block or "toolUseID" in block
 
 
 def is_thought(block: Mapping[str, Any]) -> bool:
@@ -211,8 +212,9 @@ def _part(block: Mapping[str, Any]) -> Part:
 
 
 def _result(block: Mapping[str, Any]) -> Result:
-    content = block.get("content")
-    failed = block.get("is_error") is True
+    ran = object_at(block, "run")  # Amp's
+    content = block.get("content", error_text(ran.get("error")) or ran.get("result"))
+    failed = block.get("is_error") is True or ran.get("status") == "error"
     if isinstance(content, dict):
         failed = (
             failed or json_text(content.get("type")).endswith("_error") or bool(content.get("return_code"))
@@ -221,7 +223,8 @@ def _result(block: Mapping[str, Any]) -> Result:
         content = printed or content
     elif isinstance(content, list):
         content = [_readable(one) for one in content]
-    return Result(text=text_of(content), call_id=json_text(block["tool_use_id"]), failed=failed)
+    call_id = json_text(block.get("tool_use_id") or block.get("toolUseID"))
+    return Result(text=text_of(content), call_id=call_id, failed=failed)
 
 
 def _readable(found: Any) -> Any:

@@ -75,6 +75,9 @@ def read_conversation_log(records: Records) -> Recording:
     spoken = tuple(one for one in found if _has_agents(one.trajectory.steps))
     if not spoken:
         raise UnreadableInput(f"no agent speaks in it: {_ONLY_PEOPLE}")
+    steps = [step for one in spoken for step in one.trajectory.steps]
+    if steps and not any(step.output for step in steps):
+        raise UnreadableInput(f"no message has a text: expected it as one of {', '.join(_CONTENTS)}")
     left_out = len(found) - len(spoken)
     warning = f"left out {left_out} of {len(found)} conversations, in which no agent speaks: {_ONLY_PEOPLE}"
     return Recording(conversations=spoken, warnings=(warning,) if left_out else ())

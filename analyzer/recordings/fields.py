@@ -74,10 +74,11 @@ _WRAPPERS: Final = (
     *("conversation", "conversations", "thread", "threads", "chat", "chats"),
     *("state", "channel_values", "samples", "simulations"),
     *("traj", "trajectory", "trajectories"),
+    *("prompt_blueprint", "prompt_template"),
     *("response", "payload", "body", "export", "hits", "_source", "log", "entries", "interactions"),
 )
 """Keys below which programs and APIs put what they return."""
-_RARE_WRAPPERS: Final = ("tables", "actor", "account", "nrql", "agent", "config")
+_RARE_WRAPPERS: Final = ("tables", "actor", "account", "nrql", "agent", "config", "list")
 """Keys that are wrappers only where no other is: beside one they are settings."""
 
 
@@ -102,16 +103,21 @@ def _held(one: Mapping[str, Any], wrappers: Iterable[str]) -> list[str]:
     return [key for key in wrappers if isinstance(one.get(key), dict | list) and one[key]]
 
 
+_LINES: Final = {"ingestionTime": "message", "statusCode": "body"}
+"""Keys of texts that are JSON, each by another key that stands beside it."""
+
+
 def _logged(one: Any) -> Any:
     """Return a line of CloudWatch's log that is JSON as the only value of a wrapper; other records as is.
 
-    Logs Insights lists the fields of each line.
+    Logs Insights lists the fields of each line. An answer of a Lambda function is JSON as its ``body``.
     """
     if isinstance(one, list) and all_have(one, "field", "value"):
         one = {each["field"]: each["value"] for each in one if isinstance(each["field"], str)}
-    key = "message" if isinstance(one, dict) and "ingestionTime" in one else "@message"
+    keys = _LINES.keys() & one.keys() if isinstance(one, dict) else ()
+    key = next((_LINES[each] for each in keys), "@message")
     line = text_at(one, key)
-    if not line.startswith("{"):
+    if not line.startswith(("{", "[{")):
         return one
     try:
         return {"value": read_json(line)}
@@ -212,7 +218,10 @@ def _of_iso(text: str) -> int:
         return nanoseconds(int(text[:20]))
     if _DECIMAL.fullmatch(text):
         return nanoseconds(float(text))
-    read = datetime.fromisoformat(text)
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"not a time: {text[:80]!r}") from error
     read = read if read.tzinfo else read.replace(tzinfo=UTC)
     return round(read.timestamp() * 1e6) * 1000
 

@@ -17,7 +17,7 @@ from semconv.record import record
 
 MAX_YAML_BYTES: Final = 16 << 20
 """Largest YAML file: its parser reads about a megabyte a second."""
-_YAML: Final = re.compile(r"\s*(?:#[^\n]*\n\s*|---\s+)*(?:- |[A-Za-z_][\w.-]*:\s)")
+_YAML: Final = re.compile(r"\s*(?:%YAML[^\n]*\n\s*)?(?:#[^\n]*\n\s*|---\s+)*(?:- |[A-Za-z_][\w.-]*:\s)")
 _EVENT: Final = re.compile(rb"\s{0,9}(?:data|event|id|retry)?:")
 _EVENT_LINE: Final = re.compile(r"(?:data|event|id|retry)?:")
 _DONE: Final = "[DONE]"
@@ -34,7 +34,27 @@ _IN_NODE: Final = (
 )
 _DOTNET: Final = re.compile(rb"\s{0,9}Activity\.TraceId:\s")
 _IN_DOTNET: Final = "activities that .NET's ConsoleExporter printed: send them by OTLP (AddOtlpExporter)"
+_FLOW: Final = re.compile(r"\s{0,9}[\[{]\s{0,9}\{?[A-Za-z_][\w.-]{0,40}: ")
+"""YAML that begins like JSON."""
+_COMMENT: Final = re.compile(r"//|/\*|#")
+_OTHER_FORMS: Final = (
+    (
+        re.compile(
+            r"\s*(?:[#;][^\n]*\n\s*)*(?:\[\[?[A-Za-z_\"][^\[\]\n,{]{0,99}\]\]?\s*$|[\w.-]{1,40} = \S)",
+            re.MULTILINE,
+        ),
+        "settings in TOML or INI, not a record of a run",
+    ),
+    (
+        re.compile(r"\s*\[\d{4}-\d\d-\d\d[T ]|\d{4}-\d\d-\d\d[T ][\d:.,]+\S* +\[?[A-Z]"),
+        "the lines of an application's log, not JSON",
+    ),
+    (re.compile(r"\s*<(?:\?xml|!DOCTYPE|html|svg)", re.IGNORECASE), "XML or HTML, not JSON"),
+)
+"""What a text that is not read looks like, with its name."""
 _FENCE: Final = b"```"
+_CSV, _PARQUET = TABLES = ("CSV", "Parquet")
+"""Forms whose records are rows."""
 _HEAD: Final = 4096
 """Bytes of a text by which its form is told."""
 _BOM: Final = b"\xef\xbb\xbf"
@@ -73,9 +93,17 @@ def split_text(plain: bytes) -> FileText | None:
     if _DOTNET.match(plain):
         raise UnreadableInput(_IN_DOTNET)
     if plain.startswith(PARQUET):
-        return FileText(records=read_parquet(plain), form="Parquet")
+        return FileText(records=read_parquet(plain), form=_PARQUET)
     found = _log_text(plain) or _parts_text(plain) or _event_text(plain) or _markdown(plain)
-    return found or _yaml_text(plain) or _csv_text(plain)
+    found = found or _yaml_text(plain) or _csv_text(plain)
+    if found is None and (name := _other_form(plain[:_HEAD].decode(errors="replace"))):
+        raise UnreadableInput(name)
+    return found
+
+
+def _other_form(text: str) -> str:
+    """Return what a text looks like that is of no form that is read; empty if it is unknown."""
+    return next((name for pattern, name in _OTHER_FORMS if pattern.match(text)), "")
 
 
 def _decoded(plain: bytes) -> bytes:
@@ -92,7 +120,7 @@ def _csv_text(plain: bytes) -> FileText | None:
     if found is None:
         return None
     rows, warning = found
-    return FileText(records=rows, form="CSV", warnings=(warning,) if warning else ())
+    return FileText(records=rows, form=_CSV, warnings=(warning,) if warning else ())
 
 
 def _log_text(plain: bytes) -> FileText | None:
@@ -233,6 +261,14 @@ def _json_text(text: str) -> FileText:
             raise UnreadableInput(_IN_PYTHON) from error
         if _NODE.match(text):
             raise UnreadableInput(_IN_NODE) from error
+        if name := _other_form(text[:_HEAD]):
+            raise UnreadableInput(name) from error
+        if isinstance(error, json.JSONDecodeError) and _COMMENT.match(text, error.pos):
+            raise UnreadableInput(
+                f"JSON with comments, the first in line {error.lineno}: remove them"
+            ) from error
+        if _FLOW.match(text) and (found := _yaml_text(text.encode(), _FLOW)):
+            return found
         return _several(text, error)
     if isinstance(whole, list):
         return FileText(records=tuple(whole), form="a JSON list")
@@ -282,8 +318,8 @@ def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def _yaml_text(plain: bytes) -> FileText | None:
-    if not _YAML.match(plain[:_HEAD].decode("utf-8-sig", errors="replace")):
+def _yaml_text(plain: bytes, start: re.Pattern[str] = _YAML) -> FileText | None:
+    if not start.match(plain[:_HEAD].decode("utf-8-sig", errors="replace")):
         return None
     if len(plain) > MAX_YAML_BYTES:
         raise UnreadableInput(f"YAML of more than {MAX_YAML_BYTES >> 20} MiB: convert it to JSON")
@@ -321,6 +357,9 @@ def _read_yaml(text: str) -> list[Any]:
     try:
         for event in yaml.parse(text, Loader=yaml.CSafeLoader):
             _take(event, stack)
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise ValueError(f"{line}{error.problem or error.context}") from error
     except yaml.YAMLError as error:
         raise ValueError(str(error).partition("\n")[0]) from error
     return documents

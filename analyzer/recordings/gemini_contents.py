@@ -1,8 +1,9 @@
 """Reader of Gemini's contents and of ADK's sessions, whose events hold such contents. Pure.
 
 Contents stand in a list, one a line, or under ``contents`` beside ``systemInstruction``; answers under
-``candidates``. ADK's session holds ``events``; each has an ``author``, an agent's name or ``user``. Keys are
-in camel or snake case. A function's response has ``error`` if it failed, as the API's reference asks for.
+``candidates``. ADK's session holds ``events``; each has an ``author``, an agent's name or ``user``. Its sets
+of evaluations hold cases of turns. Keys are in camel or snake case. A function's response has ``error`` if it
+failed, as the API's reference asks for.
 Source: Gemini API reference, ``Content`` and ``FunctionResponse``; google-adk 2.13, ``events/event.py``.
 """
 
@@ -151,13 +152,41 @@ def _answered(answered: Mapping[str, Any]) -> Result:
 
 def is_adk(records: Records) -> bool:
     """Tell whether records are sessions, or the events of one."""
-    return bool(dialogues_in(records, _are_events, _events))
+    return bool(dialogues_in(_cases(records), _are_events, _events))
 
 
 def _events(document: Any) -> list[Any]:
-    session = document.get("session", document) if isinstance(document, dict) else None
+    details = _at(document, "sessionDetails")  # of a case that ran
+    session = document.get("session", details or document) if isinstance(document, dict) else None
     found = _at(session, "events") or _at(session, "sessionEvents")
-    return found if isinstance(found, list) else []
+    return found if isinstance(found, list) else _of_case(session)
+
+
+def _of_case(case: Any) -> list[Any]:
+    """Return the events of a case of an evaluation, of which each turn holds question, calls and answer."""
+    found: list[Any] = []
+    for each in objects(_at(case, "conversation")):
+        held = _at(each, "intermediateData")
+        calls = [{"functionCall": one} for one in objects(_at(held, "toolUses"))]
+        results = [{"functionResponse": one} for one in objects(_at(held, "toolResponses"))]
+        between = objects(_at(held, "invocationEvents")) or [
+            {"author": _AGENT, "content": {"parts": parts}} for parts in (calls, results) if parts
+        ]
+        author = text_at(between[-1], "author") if between else _AGENT
+        found.append({"author": "user", "content": _at(each, "userContent")})
+        found += [{"author": _AGENT, **one} for one in between]
+        found.append({"author": author, "content": _at(each, "finalResponse")})
+    return [{**one, "actions": {}} for one in found]
+
+
+_AGENT: Final = "agent"
+"""The author of events in cases that record none."""
+
+
+def _cases(records: Records) -> Records:
+    """Return the cases of sets of evaluations or their results; other records unchanged."""
+    sets = [_at(one, "evalCases") or _at(one, "evalCaseResults") for one in records]
+    return [case for one in sets for case in one] if all(isinstance(one, list) for one in sets) else records
 
 
 def _are_events(found: Sequence[Any]) -> bool:
@@ -175,7 +204,7 @@ def _are_events(found: Sequence[Any]) -> bool:
 
 def read_adk(records: Records) -> Spans:
     """Read one run for each session."""
-    sessions = dialogues_in(records, _are_events, _events)
+    sessions = dialogues_in(_cases(records), _are_events, _events)
     return dialogues_spans((messages_in(events, _of_event) for events in sessions), name="adk")
 
 
@@ -205,10 +234,10 @@ GEMINI: Final = FileFormat(
     read=read_gemini,
 )
 ADK: Final = FileFormat(
-    name="ADK sessions",
+    name="ADK sessions and evaluation sets",
     example="adk-session.json",
     source="google-adk, `events/event.py` and `sessions/session.py`",
-    how="`(await session_service.get_session(…)).model_dump_json()`",
+    how="`(await session_service.get_session(…)).model_dump_json()`, or `NAME.evalset.json`",
     recognizes=is_adk,
     read=read_adk,
 )

@@ -37,8 +37,14 @@ def is_gemini_session(records: Records) -> bool:
         return False
     if _is_stream(records):
         return True
-    is_session = first.keys() >= _HEAD
+    is_session = first.keys() >= _HEAD and all(map(_is_of_session, records))
     return is_session and any(text_at(one, "type") == _NAME for one in _messages_of(records))
+
+
+def _is_of_session(one: Any) -> bool:
+    """Tell whether it may be a session, a message, or an order such as ``$set``."""
+    is_order = isinstance(one, dict) and all(str(key).startswith("$") for key in one)
+    return _is_head(one) or text_at(one, "type") != "" or is_order
 
 
 def _is_stream(records: Records) -> bool:

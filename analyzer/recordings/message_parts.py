@@ -20,7 +20,15 @@ from semconv.record import record, replace
 
 _TEXTS: Final = frozenset({"text", "input_text", "output_text", "refusal"})
 _UNSAID: Final = frozenset(
-    {"thinking", "redacted_thinking", "reasoning", "reasoning_content", "reasoning_text", "summary_text"}
+    {
+        "think",
+        "thinking",
+        "redacted_thinking",
+        "reasoning",
+        "reasoning_content",
+        "reasoning_text",
+        "summary_text",
+    }
     | {"tool_use", "server_tool_use", "tool_call", "server_tool_call", "invalid_tool_call", "tool_call_chunk"}
     | {"function_call", "input_json_delta"}
 )

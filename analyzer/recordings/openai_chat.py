@@ -46,7 +46,7 @@ _OF_INSPECT: Final = frozenset({"input", "generate", "operator"})
 """What Inspect AI calls the ``source`` of a message."""
 _said: Final[Callable[..., Message]] = Message
 """Makes a message of fields in their order: with their names it takes twice as long."""
-_PLAIN_PARTS: Final = frozenset({"text", "image_url", "input_audio", "file", "refusal"})
+_PLAIN_PARTS: Final = frozenset({"text", "image_url", "input_audio", "file", "refusal", "think"})
 
 
 def is_openai_chat(records: Records) -> bool:
@@ -72,7 +72,12 @@ _WORD_END: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def _spelled(records: Records) -> Records:
-    """Return records with the API's keys, where theirs begin with capitals (``ToolCalls``)."""
+    """Return records with the API's keys, where theirs begin with capitals (``ToolCalls``).
+
+    Kimi CLI writes what is no message under roles of its own, such as ``_usage``, and one of them first.
+    """
+    if text_at(records[0], "role").startswith("_"):
+        records = [one for one in records if not text_at(one, "role").startswith("_")] or records
     if not isinstance(records[0], dict) or _CAPITALS.isdisjoint(records[0]):
         return records
     return [_with_small_keys(one, _DEEPEST) for one in records]

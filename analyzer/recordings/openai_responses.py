@@ -120,8 +120,10 @@ class _Dialogue:
         """Add a response with what it was asked."""
         instructions = document.get("instructions")
         said = list(_messages(listed(document.get("output", document.get("generated_items")))))
+        reason = object_at(document, "incomplete_details").get("reason")
+        if reason and not said:
+            said = [Message(speaker=Speaker.AGENT)]
         if said and said[-1].speaker is Speaker.AGENT:
-            reason = object_at(document, "incomplete_details").get("reason")
             said[-1] = replace(said[-1], finish=finish_of(reason))
         self.messages.extend([*_messages(asked), *(_of_model(one, document) for one in said)])
         last = len(self.messages) - 1

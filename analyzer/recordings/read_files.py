@@ -15,6 +15,7 @@ from typing import Final
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.ag2_chats import AG2
 from analyzer.recordings.agent_framework_messages import AGENT_FRAMEWORK
+from analyzer.recordings.agent_runs import AGENT_RUNS
 from analyzer.recordings.agent_turns import AGENT_TURNS
 from analyzer.recordings.anthropic_messages import ANTHROPIC
 from analyzer.recordings.autogen_messages import AUTOGEN
@@ -27,9 +28,10 @@ from analyzer.recordings.codex_session import CODEX
 from analyzer.recordings.conversation_log import CONVERSATION_LOG, LOG_LEVELS, is_conversation, pair_of
 from analyzer.recordings.crewai_log import CREWAI
 from analyzer.recordings.datadog_spans import DATADOG
+from analyzer.recordings.defects import DOCUMENTS, ROWS, Words
 from analyzer.recordings.fields import opened
 from analyzer.recordings.file_bytes import unpack
-from analyzer.recordings.file_text import FileText, split_text
+from analyzer.recordings.file_text import TABLES, FileText, split_text
 from analyzer.recordings.gemini_contents import ADK, GEMINI
 from analyzer.recordings.gemini_session import GEMINI_SESSION
 from analyzer.recordings.haystack_messages import HAYSTACK
@@ -77,6 +79,7 @@ FORMATS: Final[tuple[FileFormat, ...]] = (
     ZIPKIN,
     LANGFUSE,
     SPAN_ROWS,
+    AGENT_RUNS,
     AGENT_TURNS,
     CLAUDE_CODE,
     CODEX,
@@ -164,11 +167,12 @@ def _recording_of(text: FileText) -> Recording:
     """Read records as one recording or, if they are of several kinds, each by itself."""
     records: Records | None = text.records
     refusal: UnreadableInput | None = None
+    words = ROWS if text.form in TABLES else DOCUMENTS
     for _ in range(_MOST_WRAPPERS):
         if not records:
             break
         try:
-            if (found := _known(records)) is not None:
+            if (found := _known(records, words)) is not None:
                 return found
         except UnreadableInput as error:
             if _recognized(records) is not CONVERSATION_LOG:
@@ -182,17 +186,20 @@ def _recording_of(text: FileText) -> Recording:
     raise UnreadableInput(_described(text, unknown))
 
 
-def _known(records: Records) -> Recording | None:
+def _known(records: Records, words: Words) -> Recording | None:
     """Read records of one format, or of a known format each."""
     whole, calls = _format_of(records)
     if whole is not None and (whole is not CONVERSATION_LOG or not all(map(is_conversation, records))):
-        return read_as(whole, calls)
+        return read_as(whole, calls, words=words)
     # Documents with messages: what seems to be a log of each may be a session or a state of a framework.
     found = [_format_of(part) for part in _parts(records)]
     formats = [own for own, _ in found if own is not None]
     if len(formats) == len(found) and (whole is None or CONVERSATION_LOG not in formats):
-        return merged(read_as(own, part) for own, (_, part) in zip(formats, found, strict=True))
-    return None if whole is None else read_as(whole, calls)
+        return merged(
+            read_as(own, part, place=f"document {number}, ")
+            for number, (own, (_, part)) in enumerate(zip(formats, found, strict=True), start=1)
+        )
+    return None if whole is None else read_as(whole, calls, words=words)
 
 
 def _parts(records: Records) -> list[Records]:
@@ -207,7 +214,8 @@ def _format_of(records: Records) -> tuple[FileFormat | None, Records]:
 
 
 def _recognized(records: Records) -> FileFormat | None:
-    return next((one for one in FORMATS if records and one.recognizes(records)), None)
+    found = (one.of(records) for one in FORMATS if records)
+    return next(filter(None, found), None)
 
 
 def _protobuf_requests(plain: bytes) -> list[tuple[Signal, bytes]]:

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from analyzer.inquiry.conversation import Conversation
 from analyzer.inquiry.errors import UnreadableInput
+from analyzer.recordings.defects import DOCUMENTS, Words, where_and_why
 from collector_processor.otlp import MOST_EVENTS, MOST_LINKS, Signal
 from semconv.model import Attributes, AttributeValue, Event, Link, Resource, Scope, Span, SpanStatus
 from semconv.record import record
@@ -67,13 +68,27 @@ class FileFormat:
     """The name given to an agent for which the format records none; empty if it records one."""
     records_tools: bool = True
     """Whether calls of tools are recorded, so that a tool that fails can be seen."""
+    kinds: tuple[FileFormat, ...] = ()
+    """Formats that recognise and read the records in place of this one, if it is a name for several."""
+
+    def of(self, records: Records) -> FileFormat | None:
+        """Return what recognises records: this format or one of its kinds; ``None`` without any."""
+        return next((one for one in self.kinds or (self,) if one.recognizes(records)), None)
 
 
-def read_as(file_format: FileFormat, records: Records) -> Recording:
+def read_as(
+    file_format: FileFormat, records: Records, *, words: Words = DOCUMENTS, place: str = ""
+) -> Recording:
     """Read records in a format that recognised them.
 
+    Args:
+        file_format: the format.
+        records: what it recognised.
+        words: what the file's records are called.
+        place: where they stand, if they are a part of a file.
+
     Raises:
-        UnreadableInput: a value has a type that the format does not allow.
+        UnreadableInput: a value has a type that the format does not allow; the message says where.
     """
     try:
         found = file_format.read(records)
@@ -81,7 +96,9 @@ def read_as(file_format: FileFormat, records: Records) -> Recording:
     except UnreadableInput:
         raise
     except DEFECTS as error:
-        raise UnreadableInput(f"cannot be read as {file_format.name}: {error!r}") from error
+        why = where_and_why(error, records, words)
+        name = file_format.name.partition(" (")[0]
+        raise UnreadableInput(f"cannot be read as {name}: {place}{why}") from error
 
 
 def as_protobuf(request: bytes | tuple[Span, ...]) -> bytes:

@@ -2,15 +2,16 @@
 
 A row needs a trace, a span, a name, a start and an end or a duration, under the names that ClickHouse,
 CloudWatch, Honeycomb, Elastic, Application Insights, New Relic, Mastra, Braintrust, Opik, HoneyHive,
-LangWatch and Zipkin 1 give them. Attributes are OpenTelemetry's, in an object or in columns of their own. A
-store that keeps inputs and outputs under its own kinds (``llm``, ``tool``) is read as OpenInference.
+LangWatch, SigNoz, AWS X-Ray and Zipkin 1 give them. Attributes are OpenTelemetry's, in an object or in
+columns of their own. A store that keeps inputs and outputs under its own kinds (``llm``, ``tool``) is read as
+OpenInference.
 Source: the stores' API references and table schemas (2026); ``_NAMES`` lists what is read of them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from analyzer.recordings.conversation_log import LOG_LEVELS
@@ -18,6 +19,7 @@ from analyzer.recordings.fields import (
     all_have,
     json_text,
     nanoseconds,
+    object_at,
     objects,
     span_id_of,
     text_at,
@@ -40,6 +42,7 @@ from analyzer.recordings.span_fields import (
 )
 from analyzer.recordings.table_text import cell_of, rows_of
 from semconv import attributes as names
+from semconv.dialects.reading.values import structured
 from semconv.model import AttributeValue, Resource, Span, SpanStatus
 
 _Row = Mapping[str, Any]
@@ -63,15 +66,19 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
         "timestamps.started_at", "metrics.start", "timestamp",
     ),
     "end": ("end_time", "endTimeUnixNano", "endTime", "endedAt", "timestamps.finished_at", "metrics.end"),
-    "status": ("status.code", "StatusCode", "status_code", "otel.status_code"),
+    "status": (
+        "status.code", "StatusCode", "status_code", "otel.status_code", "status_code_string",
+        "statusCodeString",
+    ),
     "message": (
         "status.message", "StatusMessage", "status_message", "otel.status_description",
-        "labels./error/message",
+        "labels./error/message", "statusMessage",
     ),
     "service": (
         "service.name", "ServiceName", "service_name", "entity.name", "resource.attributes.service.name",
+        "serviceName", "resources_string.service.name",
     ),
-    "kind": ("kind", "SpanKind", "span_kind"),
+    "kind": ("kind_string", "spanKind", "kind", "SpanKind", "span_kind"),
     "type": ("type", "spanType", "event_type", "span_attributes.type"),
     "given": ("input", "inputs"),
     "got": ("output", "outputs"),
@@ -84,14 +91,24 @@ _VAGUE: Final = frozenset({"id", "event_id"})
 _LASTED: Final[Mapping[str, int]] = {
     "Duration": 1,
     "durationNano": 1,
+    "duration_nano": 1,
     "duration_ms": 10**6,
     "duration.ms": 10**6,
     "span.duration.us": 10**3,
     "transaction.duration.us": 10**3,
 }
 """Columns of a duration, with their unit in ns."""
-_ATTRIBUTES: Final = ("SpanAttributes", "span_attributes", "attributes", "customDimensions", "labels")
+_ATTRIBUTES: Final = (
+    "SpanAttributes",
+    "span_attributes",
+    "attributes",
+    "customDimensions",
+    "labels",
+    "tagMap",
+)
 """Columns of objects with OpenTelemetry's attributes; without any, each column is an attribute."""
+_TYPED: Final = ("attributes_string", "attributes_number", "attributes_bool")
+"""Columns of them in SigNoz, which has one for each type."""
 _KINDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("llm", "model", "generation", "model_generation", "llm_generation"), MODEL),
     **dict.fromkeys(("tool", "tool_call", "mcp_tool_call"), TOOL),
@@ -147,11 +164,36 @@ def _rows(records: Records) -> Records:
     """Return rows; those listed below their trace get its id."""
     found = rows_of(records)
     only = found[0] if len(found) == 1 and isinstance(found[0], dict) else {}
+    x_ray = objects(only.get("Traces")) or found
+    if all_have(x_ray[:1], "Id", "Segments"):
+        return [row for trace in objects(x_ray) for row in _x_ray_rows(trace)]
     held = only.get("spans", only.get("content"))
     trace = text_at(only, "trace_id") or text_at(only, "traceId")
     if not isinstance(held, list) or not all(isinstance(one, dict) for one in held):
         return found
     return [{"trace_id": trace, **one} for one in held] if trace else held
+
+
+def _x_ray_rows(trace: _Row) -> Iterator[_Row]:
+    """Yield the segments of a trace of AWS X-Ray, and those below them; each document is JSON text."""
+    left = [structured(one.get("Document")) for one in objects(trace.get("Segments"))]
+    while left:
+        one = left.pop()
+        if not isinstance(one, dict):
+            continue
+        causes = objects(object_at(one, "cause").get("exceptions"))
+        failed = any(one.get(key) is True for key in ("fault", "error", "throttle"))
+        noted = [object_at(one, "annotations"), *objects(list(object_at(one, "metadata").values()))]
+        yield {
+            "trace_id": text_at(trace, "Id").removeprefix("1-"),
+            "span_id": one.get("id"),
+            "parent_span_id": one.get("parent_id"),
+            "attributes": {key: value for held in noted for key, value in held.items()},
+            "status_code": "ERROR" if failed else "UNSET",
+            "status_message": next((text_at(each, "message") for each in causes), ""),
+            **{key: one.get(key) for key in ("name", "start_time", "end_time")},
+        }
+        left += [{**each, "parent_id": one.get("id")} for each in objects(one.get("subsegments"))]
 
 
 def _at(one: _Row, path: str) -> Any:
@@ -228,6 +270,8 @@ def _told(one: _Row) -> dict[str, AttributeValue]:
     if all_have(zipkin := objects(one.get("binaryAnnotations")), "key", "value"):
         return {str(each["key"]): attribute_of(each["value"]) for each in zipkin}
     held = [cell_of(one[key]) for key in _ATTRIBUTES if one.get(key)]
+    if isinstance(one.get(_TYPED[0]), dict):
+        held = [{name: value for key in _TYPED for name, value in (cell_of(one.get(key)) or {}).items()}]
     if not held or not isinstance(held[0], dict):
         return {key: attribute_of(value) for key, value in one.items() if value is not None and value != ""}
     return {_UNDERSCORED.get(key, key): value for key, value in attributes_of(held[0]).items()}
@@ -264,12 +308,13 @@ def _value(held: Any, kind: str) -> Any:
 
 
 SPAN_ROWS: Final = FileFormat(
-    name="rows of spans (ClickHouse, CloudWatch, Honeycomb, Elastic, Braintrust, Opik, Mastra, …)",
+    name="rows of spans (ClickHouse, CloudWatch, Honeycomb, Elastic, SigNoz, X-Ray, Braintrust, Opik, …)",
     example="span-rows.jsonl",
     source="the stores' API references and table schemas, 2026",
     how=(
         "ClickHouse: `SELECT * FROM otel_traces FORMAT JSONEachRow`; CloudWatch: the log group `aws/spans`; "
-        "Elastic: a search of `traces-*`; Application Insights, Honeycomb, New Relic: the result of a query; "
+        "Elastic: a search of `traces-*`; X-Ray: `aws xray batch-get-traces --trace-ids ID`; SigNoz: rows "
+        "of `signoz_index_v3` or its API; Application Insights, Honeycomb, New Relic: the result of a query; "
         "Braintrust, Opik, HoneyHive, LangWatch, Mastra: the spans of a trace by their API"
     ),
     recognizes=is_span_rows,

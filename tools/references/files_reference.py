@@ -52,6 +52,7 @@ _COLUMNS: Final = """
 """
 _PARTS: Final = {
     FORMATS[0].example: "Traces",
+    "assistants-thread.json": "Runs of agent platforms and frameworks",
     "goose.jsonl": "Sessions of coding agents and other tools",
     "chatgpt-export.json": "Exports of chat programs",
     "openai-responses.json": "Messages",
