@@ -36,6 +36,7 @@ _LONGEST_TIME: Final = 40
 _IS_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d.*)?")
 _LEAST_DIGITS: Final = 2
 _MOST_CALLS: Final = 12
+_MOST_CHANGES: Final = 40
 _ENDS: Final = re.compile(
     r"(?:until|end|expir|due|to|birth|born|naissance|geburt|nac|ablauf|ende|fin|bis)", re.IGNORECASE
 )
@@ -141,7 +142,7 @@ class _Change:
 
 def values_before_update(known: Known) -> Iterator[Clue]:
     """Yield the words of an agent with what a call returned first, though it heard what it returned later."""
-    for change in _changes(known):
+    for change in islice(_changes(known), _MOST_CHANGES):
         for position, step in enumerate(known.reading.steps[change.position + 1 :], change.position + 1):
             words = own_words(step)[:HEAD] if step.kind in _SAYS else ""
             if change.name not in words.casefold() or any(_has(words, one) for one in change.new):

@@ -127,7 +127,7 @@ def deeds_on_untold(known: Known) -> Iterator[Clue]:
     """Yield the first deed on an id that its agent was never told, beside the one of its list that it was."""
     steps = known.reading.steps
     is_alone = len({one.agent for one in steps}) == 1  # it has heard all results
-    deeds = [] if is_alone or known.is_blind else list(_ids_in_deeds(known))
+    deeds = [] if is_alone or known.is_blind else list(islice(_ids_in_deeds(known), _MOST_DEEDS))
     columns = list(islice(_id_columns(known), _MOST_COLUMNS)) if deeds else []
     for position, value in deeds if columns else ():
         step, small = steps[position], value.casefold()
