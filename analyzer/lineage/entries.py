@@ -17,6 +17,7 @@ from semconv.record import record
 Scalar: TypeAlias = "str | float | bool"
 _MOST_ENTRIES: Final = 60
 _MOST_LISTS: Final = 20
+_MOST_ROWS: Final = 200
 _MOST_LINES: Final = 2_000
 _LEAST_NAME: Final = 3
 _LONGEST_NAME: Final = 80
@@ -34,7 +35,7 @@ class Entry:
     def is_named_in(self, words: frozenset[str], small: str) -> bool:
         """Tell whether a text names the entry, by its words and the text itself in lower case."""
         return any(
-            name in words or ((" " in name or not small.isascii()) and _stands_in(name, small))
+            name in words or ((" " in name or not small.isascii()) and stands_in(name, small))
             for name in self.names
         )
 
@@ -143,7 +144,10 @@ def _listed(key: str, values: Sequence[Any]) -> Listed | None:
 
 def _fields(value: Any) -> dict[str, Scalar]:
     if isinstance(value, dict):
-        return {str(name): one for name, one in value.items() if isinstance(one, str | int | float)}
+        inner = ((str(name), one) for name, one in value.items() if isinstance(one, dict))
+        nested = {f"{name}_{key}": one for name, each in inner for key, one in each.items()}
+        every = ((str(name), one) for name, one in (*value.items(), *nested.items()))
+        return {name: one for name, one in every if isinstance(one, str | int | float)}
     if isinstance(value, list):
         return {str(place): one for place, one in enumerate(value) if isinstance(one, str | int | float)}
     return {"": value} if isinstance(value, str | int | float) else {}
@@ -184,7 +188,7 @@ def _is_time(text: str) -> bool:
     return text[:1].isdigit() and (text[4:5] == "-" or text[2:3] == ":")
 
 
-def _stands_in(name: str, small: str) -> bool:
+def stands_in(name: str, small: str) -> bool:
     """Tell whether a text has a name, not as a part of a longer one; both are in lower case."""
     at = small.find(name)
     while at >= 0:
@@ -220,3 +224,35 @@ def record_texts(text: str) -> Iterator[str]:
         inner: Sequence[Any] = [*one.values()] if isinstance(one, dict) else one
         waiting += [each for each in inner if isinstance(each, dict | list)]
         yield " ".join(str(each) for each in inner if not isinstance(each, dict | list))
+
+
+@functools.lru_cache(maxsize=64)
+def tables_in(text: str) -> tuple[Sequence[Mapping[str, Scalar]], ...]:
+    """Return the records of each list of two and more, outermost first, whether they have names or not."""
+    found = (list(map(_fields, values)) for _, values in (_lists(document_in(text)) or _table(text)))
+    return tuple([rows for rows in found if all(rows)][:_MOST_LISTS])
+
+
+@functools.lru_cache(maxsize=64)
+def rows_in(text: str) -> tuple[Mapping[str, Scalar], ...]:
+    """Return the records of a result: its objects, outermost first, or the rows of a table."""
+    document = document_in(text)
+    if document is None:
+        return tuple([_fields(row) for _, rows in _table(text) for row in rows])
+    found: list[Mapping[str, Scalar]] = []
+    queue: list[Any] = [document]
+    for one in queue:
+        if isinstance(one, dict) and len(found) < _MOST_ROWS:
+            found.append(_fields(one))
+        inner = _inner(one) if isinstance(one, dict) else one
+        queue += [each for each in inner[:_MOST_ENTRIES] if isinstance(each, dict | list)]
+    return tuple(found)
+
+
+def _inner(one: Mapping[str, Any]) -> list[Any]:
+    """Return the lists of an object, and what is within its objects, whose own fields count as its own."""
+    objects = [each for each in one.values() if isinstance(each, dict)]
+    return [
+        *(each for each in one.values() if isinstance(each, list)),
+        *(each for inner in objects for each in inner.values()),
+    ]

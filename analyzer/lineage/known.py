@@ -248,6 +248,14 @@ class Known:
                 found[key.casefold()].append((position, value))
         return found
 
+    def heard_by(self, position: int) -> str:
+        """Return what the agent of a step was told up to this step: messages, and results of its calls."""
+        steps = self.reading.steps
+        own = [one for one in steps[: position + 1] if one.agent == steps[position].agent]
+        texts = [one.input for one in own if one.kind is not StepKind.TOOL]
+        results = [one.output for one in own if one.kind is StepKind.TOOL and one is not steps[position]]
+        return "\n".join([*dict.fromkeys(one.instructions for one in own), *texts, *results])
+
     def origin_of(self, literal: str, position: int) -> int:
         """Return the position of the first step of an agent, up to a call, that wrote a value of the call."""
         for place, step in enumerate(self.reading.steps[:position]):

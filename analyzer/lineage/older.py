@@ -2,30 +2,41 @@
 
 Two records give the same field at two times, people ask for what holds now, and the answer has only the older
 value. Records of a list count if nothing but the time tells them apart: others are of different things.
+
+Nor may an agent that heard what a call returned later pass on what it returned first, nor, of records that
+hold from one day to another, a value that did not hold on the day of the order.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from functools import partial
-from itertools import islice
+from itertools import combinations, islice
 from typing import Any, Final
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import Day, clocks_in, dates_in
-from analyzer.lineage.entries import document_in
+from analyzer.lineage.entries import Scalar, document_in, rows_in, stands_in
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known
+from analyzer.signals.run_view import HEAD, own_words
+from semconv.dialects.reading.values import mapping
+from semconv.model import StepKind
 from semconv.record import record
 
+_SAYS: Final = frozenset({StepKind.LLM, StepKind.AGENT})
 _MOST_RECORDS: Final = 200
 _MOST_RESULTS: Final = 100
 _MOST_TIMES: Final = 3
 """Times of one field; more are a series of measurements, of which an answer may give an extreme."""
 _LONGEST_TIME: Final = 40
 _IS_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d.*)?")
+_LEAST_DIGITS: Final = 2
+_MOST_CALLS: Final = 12
+_MOST_CHANGES: Final = 40
 _ENDS: Final = re.compile(
     r"(?:until|end|expir|due|to|birth|born|naissance|geburt|nac|ablauf|ende|fin|bis)", re.IGNORECASE
 )
@@ -116,6 +127,176 @@ def _clue(known: Known, key: str, older: _Told, newest: _Told) -> Clue:
         f" {known.giver(newest.position)} has as {newest.value:g} at {day.format(*newest.at[0])}"
     )
     return known.clue(position, ClueKind.OUT_OF_DATE, reason, *quotes)
+
+
+@record
+class _Change:
+    """What a later call returned of a thing in place of what an earlier one had returned."""
+
+    name: str
+    position: int
+    """That of the later call."""
+    old: frozenset[Scalar]
+    new: frozenset[Scalar]
+
+
+def values_before_update(known: Known) -> Iterator[Clue]:
+    """Yield the words of an agent with what a call returned first, though it heard what it returned later."""
+    for change in islice(_changes(known), _MOST_CHANGES):
+        for position, step in enumerate(known.reading.steps[change.position + 1 :], change.position + 1):
+            words = own_words(step)[:HEAD] if step.kind in _SAYS else ""
+            if change.name not in words.casefold() or any(_has(words, one) for one in change.new):
+                continue
+            old = next((one for one in sorted(change.old, key=str) if _has(words, one)), None)
+            if old is None or _has(known.asked, old):
+                continue
+            heard = known.heard_by(position)
+            if any(_has(heard, one) for one in change.new):
+                new = ", ".join(sorted(map(str, change.new)))
+                reason = (
+                    f"gave {old} for {change.name}, where {known.giver(change.position)} later had {new[:60]}"
+                )
+                yield known.clue(position, ClueKind.OUT_OF_DATE, reason, known.words(position, words))
+                return
+
+
+def _has(text: str, value: Scalar) -> bool:
+    if isinstance(value, str):
+        return stands_in(value.casefold(), text.casefold())
+    return any(value in one.readings for one in figures(text))
+
+
+def _changes(known: Known) -> Iterator[_Change]:
+    """Yield what the same call returned anew, or one that asks for more: a later version, a later time."""
+    calls: defaultdict[str | None, list[tuple[int, Mapping[str, Any], str]]] = defaultdict(list)
+    for position, text in known.results():
+        step = known.reading.steps[position]
+        if step.kind is StepKind.TOOL and len(calls[step.target]) < _MOST_CALLS:
+            calls[step.target].append((position, mapping(step.input[:HEAD]), text))
+    for found in calls.values():
+        for (_, asked, before), (position, again, after) in combinations(found, 2):
+            if asked.items() <= again.items() if _is_plain(asked, again) else asked == again:
+                yield from _changed(position, rows_in(before), rows_in(after))
+
+
+def _is_plain(*arguments: Mapping[str, Any]) -> bool:
+    return all(isinstance(one, str | int | float) for each in arguments for one in each.values())
+
+
+def _changed(
+    position: int, before: Sequence[Mapping[str, Scalar]], after: Sequence[Mapping[str, Scalar]]
+) -> Iterator[_Change]:
+    names = _named(after)
+    for name, row in _named(before).items():
+        again = names.get(name)
+        if again is None:
+            continue
+        keys = [
+            key
+            for key in row
+            if row[key] != again.get(key) and _is_telling(row[key]) and _is_telling(again.get(key))
+        ]
+        old, new = (frozenset(each[key] for key in keys) for each in (row, again))
+        if keys and not old & new:
+            yield _Change(name=name, position=position, old=old, new=new)
+
+
+def _named(rows: Sequence[Mapping[str, Scalar]]) -> Mapping[str, Mapping[str, Scalar]]:
+    """Return the records that a text without digits names, and no other record has."""
+    found: dict[str, Mapping[str, Scalar]] = {}
+    often: set[str] = set()
+    for row in rows:
+        for name in {one.casefold() for one in row.values() if isinstance(one, str) and _is_name(one)}:
+            often |= {name} & found.keys()
+            found[name] = row
+    return {name: row for name, row in found.items() if name not in often}
+
+
+def _is_name(text: str) -> bool:
+    return len("abc") <= len(text) <= _LONGEST_TIME and text[:1].isupper() and not any(map(str.isdigit, text))
+
+
+def _is_telling(value: Scalar | None) -> bool:
+    """Tell whether a value has digits that do not stand in texts by chance."""
+    if value is None or isinstance(value, bool):
+        return False
+    digits = sum(map(str.isdigit, str(value)))
+    return digits >= _LEAST_DIGITS or (isinstance(value, str) and digits > 0 and len(value) > digits)
+
+
+def values_of_other_times(known: Known) -> Iterator[Clue]:
+    """Yield the words of an agent with a value of a record that did not hold on the day asked about."""
+    for source, text in known.results():
+        spans = [(row, span) for row in rows_in(text) if (span := _span(row)) is not None]
+        if len(spans) < _LEAST_DIGITS:
+            continue
+        found = next(_out_of_span(known, source, spans), None)
+        if found is not None:
+            yield found
+            return
+
+
+def _span(row: Mapping[str, Scalar]) -> tuple[date, date] | None:
+    """Return from which day to which a record holds; ``None`` if it does not say so."""
+    times = [
+        (str(key), dates_in(value)[0].readings[0])
+        for key, value in row.items()
+        if isinstance(value, str) and _IS_TIME.fullmatch(value) and dates_in(value)
+    ]
+    starts = [day for key, day in times if _STARTS.search(key)]
+    ends = [day for key, day in times if _STOPS.search(key)]
+    if len(starts) != 1 or len(ends) > 1 or not starts[0].year:
+        return None
+    return date(*starts[0]), date(*ends[0]) if ends else date.max
+
+
+_STARTS: Final = re.compile(
+    r"(?:^|_)(?:from|start|since|ab|von|depuis|desde|début|debut|inicio|dal|od)(?:$|_)", re.IGNORECASE
+)
+_STOPS: Final = re.compile(r"(?:^|_)(?:to|until|till|end|bis|fin|hasta|jusqu|al|do|au)(?:$|_)", re.IGNORECASE)
+
+
+def _out_of_span(
+    known: Known, source: int, spans: Sequence[tuple[Mapping[str, Scalar], tuple[date, date]]]
+) -> Iterator[Clue]:
+    days = _days_asked(known, source)
+    holding = [row for row, (first, last) in spans if days and all(first <= day <= last for day in days)]
+    if len(holding) != 1:
+        return
+    (right,) = holding
+    for position, step in enumerate(known.reading.steps[source + 1 :], source + 1):
+        words = own_words(step)[:HEAD] if step.kind in _SAYS else ""
+        if not words or any(_has(words, one) for one in right.values() if _is_telling(one)):
+            continue
+        wrong = next(
+            (
+                one
+                for row, _ in spans
+                for one in row.values()
+                if row is not right and _is_figure(one) and _has(words, one)
+            ),
+            None,
+        )
+        if wrong is not None:
+            day = min(days).isoformat()
+            reason = f"gave {wrong}, which {known.giver(source)} has for another time than {day}"
+            yield known.clue(position, ClueKind.OUT_OF_DATE, reason, known.words(position, words))
+
+
+def _is_figure(value: Scalar) -> bool:
+    return isinstance(value, int | float) and _is_telling(value)
+
+
+def _days_asked(known: Known, source: int) -> Sequence[date]:
+    """Return the days in the last message before a call that has one: the order, or the task."""
+    steps = known.reading.steps
+    for step in reversed(steps[: source + 1]):
+        if step.kind in _SAYS:
+            texts = [step.input[one.start : one.end] for one in step.heard if one.role == "user"]
+            days = [day for text in texts for one in dates_in(text) for day in one.readings[:1] if day.year]
+            if days:
+                return [date(*day) for day in days]
+    return ()
 
 
 def _states(value: float, text: str) -> bool:

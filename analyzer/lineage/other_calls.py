@@ -71,7 +71,7 @@ def calls_for_other_rows(known: Known) -> Iterator[Clue]:
     asked: dict[str, _Asked] = {}
     for position, value, choice in islice(_chosen(known), _MOST_CHOICES):
         if position not in before:
-            before[position] = _asked_before(known, position)
+            before[position] = asked_before(known, position)
         text = before[position]
         if text not in asked:
             asked[text] = _Asked(text)
@@ -154,7 +154,7 @@ def _choices(known: Known) -> Mapping[str, Sequence[_Choice]]:
     lists = ((source, one) for source, text in known.results() for one in lists_in(text))
     found: defaultdict[str, list[_Choice]] = defaultdict(list)
     for source, listed in islice(lists, _MOST_LISTS):
-        ids, places = _ids(listed), defaultdict[str, list[tuple[str, Entry]]](list)
+        ids, places = ids_of(listed), defaultdict[str, list[tuple[str, Entry]]](list)
         for entry in listed.entries:
             for key, value in entry.fields.items():
                 places[str(value)].append((key, entry))
@@ -164,7 +164,7 @@ def _choices(known: Known) -> Mapping[str, Sequence[_Choice]]:
     return found
 
 
-def _ids(listed: Listed) -> frozenset[str]:
+def ids_of(listed: Listed) -> frozenset[str]:
     """Return the fields in which all entries of a list differ."""
     keys = {key for entry in listed.entries for key in entry.fields}
     count = len(listed.entries)
@@ -173,7 +173,7 @@ def _ids(listed: Listed) -> frozenset[str]:
     )
 
 
-def _asked_before(known: Known, position: int) -> str:
+def asked_before(known: Known, position: int) -> str:
     """Return what people asked for, and what other agents passed on of it before a call."""
     steps = known.reading.steps
     parts = [known.asked]

@@ -20,16 +20,24 @@ from analyzer.lineage.flags import unmet_flags
 from analyzer.lineage.known import Known
 from analyzer.lineage.limits import broken_limits
 from analyzer.lineage.offered import unmade_calls
-from analyzer.lineage.older import older_values
+from analyzer.lineage.older import older_values, values_before_update, values_of_other_times
 from analyzer.lineage.other_calls import calls_for_other_rows
 from analyzer.lineage.out_of_date import other_periods, other_years, outdated_results
 from analyzer.lineage.overstated import overstated_deeds
 from analyzer.lineage.pages import unread_pages
 from analyzer.lineage.retold import retold_figures
+from analyzer.lineage.rows import values_of_other_rows
+from analyzer.lineage.selected import wrongly_selected
 from analyzer.lineage.siblings import figures_of_siblings, figures_of_unasked
 from analyzer.lineage.superseded import replaced_versions
-from analyzer.lineage.targets import barred_deeds, deeds_on_barred, deeds_on_siblings
-from analyzer.lineage.totals import wrong_totals
+from analyzer.lineage.targets import (
+    barred_deeds,
+    deeds_after_correction,
+    deeds_on_barred,
+    deeds_on_siblings,
+    deeds_on_untold,
+)
+from analyzer.lineage.totals import wrong_aggregates, wrong_totals
 from analyzer.lineage.unanswered import figures_for_failed
 from analyzer.lineage.units import changed_units
 from analyzer.lineage.weekdays import wrong_weekdays
@@ -44,14 +52,19 @@ READERS: Final[tuple[LineageReader, ...]] = (
     deeds_on_siblings,
     deeds_on_barred,
     barred_deeds,
+    deeds_on_untold,
+    deeds_after_correction,
     cut_lists,
     dropped_entries,
+    wrongly_selected,
     unread_pages,
     outdated_results,
     other_periods,
     other_years,
     replaced_versions,
     older_values,
+    values_before_update,
+    values_of_other_times,
     changed_units,
     broken_limits,
     barred_times,
@@ -70,8 +83,10 @@ READERS: Final[tuple[LineageReader, ...]] = (
     filled_gaps,
     figures_for_failed,
     calls_for_other_rows,
+    values_of_other_rows,
     figures_of_siblings,
     figures_of_unasked,
     wrong_weekdays,
     wrong_totals,
+    wrong_aggregates,
 )

@@ -10,6 +10,9 @@ it off, and "do not forget web-13" and "not only web-11" ask for it.
 
 A task may also rule a deed out by a command ("suspend it, do not cancel it"): a call of a tool whose name
 begins with that verb breaks it, if all that the clause names is in the call.
+
+An agent cannot know an id that nobody told it: a deed on one is a slip if the agent was told another of the
+same list. And what a person takes back later ("not to Riverside, to Westgate") holds from then on.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from typing import Final
 from analyzer.lineage.barred import EXCEPT
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import VERB_LETTERS, acts_of, spaced
-from analyzer.lineage.entries import record_texts
+from analyzer.lineage.entries import record_texts, stands_in, tables_in
 from analyzer.lineage.known import Known, around
 from analyzer.lineage.sources import LATIN_SENTENCE
 from analyzer.lineage.vocabulary import phrases
@@ -30,6 +33,7 @@ from analyzer.signals.commands import call_name
 from analyzer.signals.run_view import HEAD, QUOTE, callers_of, own_words
 from analyzer.signals.tool_names import deed_of, looks_up
 from analyzer.signals.tool_results import Fault
+from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
 from semconv.record import record
 
@@ -81,7 +85,7 @@ def deeds_on_siblings(known: Known) -> Iterator[Clue]:
     )
     for position, used, given in islice(found, _MOST_PAIRS):
         if not _is_led(known, given, used):
-            yield _clue(known, position, used, f"names {given}")
+            yield _clue(known, position, used, f"the task names {given}")
             return
 
 
@@ -96,7 +100,7 @@ def deeds_on_barred(known: Known) -> Iterator[Clue]:
             others = (each - barred.keys() for place, each in deeds.items() if steps[place].target == tool)
             if len(names) == 1 and any(_alike(each, name) for each in others):
                 asker = callers_of(steps)[position]  # others may have passed the exception on
-                words = f"says “{barred[name]}”"
+                words = f"the task says “{barred[name]}”"
                 yield _clue(known, position, name, words, position if asker is None else asker)
                 return
 
@@ -117,6 +121,104 @@ def barred_deeds(known: Known) -> Iterator[Clue]:
             if _forbids(ban.verb, verb) and all(one in call for one in ban.things) and ban.is_on(thing):
                 yield _barred_deed(known, position, ban.words)
                 return
+
+
+def deeds_on_untold(known: Known) -> Iterator[Clue]:
+    """Yield the first deed on an id that its agent was never told, beside the one of its list that it was."""
+    steps = known.reading.steps
+    is_alone = len({one.agent for one in steps}) == 1  # it has heard all results
+    deeds = [] if is_alone or known.is_blind else list(islice(_ids_in_deeds(known), _MOST_DEEDS))
+    columns = list(islice(_id_columns(known), _MOST_COLUMNS)) if deeds else []
+    for position, value in deeds if columns else ():
+        step, small = steps[position], value.casefold()
+        lists = [ids for source, ids in columns if source < position and small in ids]
+        heard = known.heard_by(position).casefold() if lists else small
+        if small in heard:
+            continue
+        told = {one for ids in lists for one in ids if stands_in(one, heard)}
+        if len(told) == 1 and not _is_done(known, step.target, *told):
+            own = (place for place in range(position) if steps[place].agent == step.agent)
+            first = next((place for place in own if value in steps[place].output), position)
+            yield _clue(known, position, value, f"{step.agent} was told {told.pop()}", first)
+            return
+
+
+def _ids_in_deeds(known: Known) -> Iterator[tuple[int, str]]:
+    for position, step in enumerate(known.reading.steps):
+        is_done = step.kind is StepKind.TOOL and known.reading.faults[position] is Fault.NONE
+        if is_done and not looks_up(call_name(step)):
+            values = mapping(step.input[:HEAD]).values()
+            yield from ((position, one) for one in values if isinstance(one, str) and _is_id(one))
+
+
+def _id_columns(known: Known) -> Iterator[tuple[int, frozenset[str]]]:
+    """Yield the columns of lists whose values have digits or are addresses, and all differ."""
+    for source, text in known.results():
+        for rows in tables_in(text):
+            for key in rows[0]:
+                values = [row.get(key) for row in rows]
+                ids = frozenset(one.casefold() for one in values if isinstance(one, str) and _is_id(one))
+                if len(ids) == len(values):
+                    yield source, ids
+
+
+def _is_id(text: str) -> bool:
+    has_mark = "@" in text or any(map(str.isdigit, text))
+    return len(text) > _LEAST_LETTERS and " " not in text and has_mark
+
+
+def _is_done(known: Known, tool: str | None, name: str) -> bool:
+    return any(step.target == tool and name in step.input.casefold() for step in known.reading.steps)
+
+
+def deeds_after_correction(known: Known) -> Iterator[Clue]:
+    """Yield the first step with what people had taken back, where no call uses what they put in its place."""
+    task = known.reading.trajectory.task[:HEAD]
+    later = ((one.step, one.text) for one in known.sources if not one.is_result and one.step is not None)
+    for position, text in later:
+        for old, new in _taken_back(task, text, known.languages):
+            after = [step for step in known.reading.steps[position:] if step.kind is StepKind.TOOL]
+            if any(new in step.input for step in after) or not any(old in step.input for step in after):
+                continue
+            step = known.first_with(old, after=position - 1)
+            reason = f"went on with {old}, which a person had replaced by {new}"
+            yield known.clue(step, ClueKind.CHANGED, reason, known.quote(step, old), sign="argument")
+            return
+
+
+def _taken_back(task: str, text: str, languages: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the names of a task that a later message denies, each with the only one that it gives instead."""
+    names = [one for one in _SPECIAL.finditer(text) if _starts_no_sentence(text, one)]
+    denied = [
+        one[0]
+        for clause in _CLAUSE_PART.finditer(text)
+        for no in phrases("no", languages).finditer(clause[0])
+        for one in names
+        if clause.start() + no.end() <= one.start() < clause.end() and one[0] in task
+        if len(text[clause.start() + no.end() : one.start()].split()) < _NEAR
+    ]
+    others = list(dict.fromkeys(one[0] for one in names if one[0] not in task and one[0] not in denied))
+    for old in dict.fromkeys(denied):
+        alike = [one for one in others if _form_of(one) == _form_of(old)]
+        if len(alike) == 1:
+            yield old, alike[0]
+
+
+_SPECIAL: Final = re.compile(
+    r"(?<![\w-])(?:[A-ZÀ-ÖØ-Þ][\w-]{2,40}|(?=[\w/.-]{0,40}\d)[\w][\w/.-]{1,40}\w)(?![\w-])"
+)
+_CLAUSE_PART: Final = re.compile(r"[^.;:!?,\n]+(?:[.,](?!\s|$)[^.;:!?,\n]*)*")
+_MOST_COLUMNS: Final = 60
+
+
+def _starts_no_sentence(text: str, name: re.Match[str]) -> bool:
+    before = text[: name.start()].rstrip()
+    return any(map(str.isdigit, name[0])) or (bool(before) and before[-1] not in ".!?:")
+
+
+def _form_of(name: str) -> str:
+    """Return the form of a name: its marks, and whether it has digits."""
+    return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "0", name))
 
 
 @record
@@ -285,12 +387,12 @@ def _alike(names: frozenset[str], used: str) -> int:
     return sum(_shape(one) == _shape(used) for one in names)
 
 
-def _clue(known: Known, deed: int, used: str, task: str, since: int = 0) -> Clue:
+def _clue(known: Known, deed: int, used: str, words: str, since: int = 0) -> Clue:
     """Return the clue against the step that first wrote the name, from ``since`` up to the deed."""
     call = known.reading.steps[deed]
     literal = next((one for one in _NAME.findall(call.input) if one.casefold() == used), used)
     position = max(since, known.origin_of(literal, deed))
-    reason = f"called {call.target or 'a tool'} for {literal}, where the task {task}"
+    reason = f"called {call.target or 'a tool'} for {literal}, where {words}"
     own = known.quote(position, literal)
     quote = own if own.quote else Evidence(step=call.index, quote=around(call.input, literal))
     return known.clue(position, ClueKind.CHANGED, reason, quote, sign="argument")

@@ -7,17 +7,20 @@ of the sum.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
+from analyzer.lineage.claims import judged
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance
-from analyzer.lineage.figures import Figure, figures
-from analyzer.lineage.known import Known
+from analyzer.lineage.entries import Scalar, tables_in
+from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, prose_of, unit_of, words_of
+from analyzer.lineage.known import Known, counts_in
 from analyzer.lineage.vocabulary import phrases
-from analyzer.signals.run_view import HEAD
+from analyzer.signals.run_view import HEAD, own_words
 from analyzer.signals.wordings import languages_in
 from semconv.model import StepKind
 from semconv.record import record
@@ -25,6 +28,8 @@ from semconv.record import record
 _MARKS: Final = " |*_-•>#\t"
 _RULE: Final = re.compile(r"[\s|:+=—–-]*")  # noqa: RUF001 - as written
 _CLAUSE_END: Final = re.compile(r"[.;,](?=\s|$)|[。；、]")  # noqa: RUF001 - other scripts
+_STOP: Final = re.compile(r"(?<!\d)[.!?](?=\s)|\n|。")
+"""The end of a sentence; a number with a point is a day."""
 _NAMED: Final = re.compile(r"[^\W\d].{0,60}?(?::\s|=\s|：)\D{0,6}\d[^:]{0,80}$")  # noqa: RUF001 - as above
 """A clause that names one figure: ``Hotel: 164``."""
 _LEAST: Final = 2
@@ -100,6 +105,123 @@ def _clue(known: Known, block: _Block) -> Clue:
         is_miscalculated=True,
         signs={"in_answer": 1.0},
     )
+
+
+@record
+class _Numbers:
+    """A column of numbers of a list."""
+
+    source: int
+    key: str
+    values: tuple[float, ...]
+    currencies: frozenset[str]
+    """Those that its rows name."""
+
+    @property
+    def sum(self) -> float:
+        """What the numbers add up to."""
+        return float(f"{math.fsum(self.values):.12g}")
+
+    @property
+    def mean(self) -> float:
+        """Their mean."""
+        return self.sum / len(self.values)
+
+    def may_give(self, figure: Figure) -> bool:
+        """Tell whether a figure has the size and the unit of a total or a mean of the numbers."""
+        is_unit = not figure.unit or figure.unit in {*self.currencies, *words_of(self.key), unit_of(self.key)}
+        return is_unit and min(self.values) < figure.value < 2 * self.sum
+
+
+def wrong_aggregates(known: Known) -> Iterator[Clue]:
+    """Yield a total or mean of all entries of a list that is another one, or adds up several currencies."""
+    columns = list(_numbers(known)) if not known.is_blind else []
+    for position, step in enumerate(known.reading.steps if columns else ()):
+        words = prose_of(own_words(step)[:HEAD]) if step.kind is not StepKind.TOOL else ""
+        for figure in figures(words):
+            known_columns = [one for one in columns if one.source < position]
+            found = _aggregate(known, position, words, figure, known_columns) if known_columns else ""
+            if found:
+                reason, quote = f"gave {figure.shown}, where {found}", known.quote(position, figure.literal)
+                yield Clue(
+                    step=step.index,
+                    kind=ClueKind.WRONG_SUM,
+                    reason=reason,
+                    evidence=(quote,) if quote.quote else (),
+                    value=figure.value,
+                    is_miscalculated=True,
+                    signs={"in_answer": 1.0},
+                )
+                return
+
+
+def _aggregate(known: Known, position: int, words: str, figure: Figure, columns: Sequence[_Numbers]) -> str:
+    """Return what the column has in place of a figure; empty if the figure is right, or something else."""
+    if figure.is_small or figure.is_label or known.is_number_read(figure.value, position):
+        return ""
+    for one in columns:
+        if len(one.currencies) > 1 and figure.unit in CURRENCY_CODES and figure.is_about(one.sum):
+            return f"the amounts are in {' and '.join(sorted(map(str.upper, one.currencies)))}"
+    found = (_counted(known, words, each, columns) for each in figure.as_read())
+    return next(filter(None, found), "")
+
+
+def _counted(known: Known, words: str, figure: Figure, columns: Sequence[_Numbers]) -> str:
+    """Return what the only column has that has as many rows as the figure's sentence counts."""
+    near = [one for one in columns if one.may_give(figure)]
+    sentence = _sentence(words, figure) if near else ""
+    counted = counts_in(sentence) if near else ()
+    near = [one for one in near if len(one.values) in counted]
+    stated = figures(sentence) if len(near) == 1 else ()
+    read = [each for one in stated for each in one.as_read()]
+    if not read:
+        return ""
+    (column,) = near
+    is_meant, is_added_up = (any(one.is_about(right) for one in read) for right in (column.mean, column.sum))
+    before, _, after = sentence.partition(figure.literal)
+    is_mean = _ends_with(before, "mean") or phrases("mean", languages_in(sentence)).search(after[:_REACH])
+    if is_mean and not is_meant and figure.value < max(column.values):
+        return f"the {len(column.values)} values of {column.key} have the mean {column.mean:,.6g}"
+    is_total = not is_added_up and _ends_with(before, "total") and column.sum < 2 * figure.value
+    lone = judged(known.reading, words).lone if is_total else ()
+    if not any(one.literal == figure.literal for one in lone):
+        return ""
+    return f"the {len(column.values)} values of {column.key} add up to {column.sum:,.10g}"
+
+
+def _ends_with(before: str, kind: str) -> bool:
+    """Tell whether the words before a figure, after the one before it, say that it is a total or a mean."""
+    words = before[max((one.end for one in figures(before)), default=0) :]
+    return phrases(kind, languages_in(before)).search(words) is not None
+
+
+def _sentence(text: str, figure: Figure) -> str:
+    start = max((one.end() for one in _STOP.finditer(text, 0, figure.start)), default=0)
+    end = _STOP.search(text, figure.end)
+    return text[start : end.start() if end else len(text)]
+
+
+def _numbers(known: Known) -> Iterator[_Numbers]:
+    """Yield the columns of results that hold a number in each of three rows and more."""
+    for source, text in known.results():
+        for rows in tables_in(text):
+            texts = [value.casefold() for row in rows for value in row.values() if isinstance(value, str)]
+            for key in rows[0] if len(rows) > _LEAST else ():
+                values = [_number(row.get(key)) for row in rows]
+                if None not in values and len({*values}) > 1:
+                    yield _Numbers(
+                        source=source,
+                        key=key,
+                        values=tuple(one for one in values if one is not None),
+                        currencies=CURRENCY_CODES & {*texts},
+                    )
+
+
+def _number(value: Scalar | None) -> float | None:
+    if isinstance(value, str):
+        found = figures(value) if value[:1].isdigit() else ()
+        return found[0].value if len(found) == 1 and not found[0].is_label else None
+    return None if value is None or isinstance(value, bool) else float(value)
 
 
 def _blocks(text: str, parts: Sequence[str]) -> Iterator[_Block]:

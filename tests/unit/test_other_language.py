@@ -56,6 +56,7 @@ def test_an_answer_is_in_the_language_of_its_task(task: str, answer: str) -> Non
     ("task", "answer", "expected"),
     [
         ("es", "There are 14 hives in the Estação yard.", "answered in English"),
+        ("de", "Morgen brauchen 7c, 9a, 8a und 6d Futter. Brandt versorgt 7c und 9a, Ott 8a und 6d.", ""),
         ("en", "May work on 1 June: T. Okoye, J. Brandt, D. Ek and L. Moreno.", ""),
     ],
 )

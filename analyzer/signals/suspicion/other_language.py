@@ -28,6 +28,8 @@ _CODE: Final = re.compile(r"[{}=;_<>\[\]|#\\]|\w\(|https?:|@|^\s*(?:>|//)")
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
 _INITIAL: Final = re.compile(r"\b[A-Z]\.(?=\s)")
 """Of a name: ``J. Park`` is no French ``j'``."""
+_NUMBERED: Final = re.compile(r"[A-Za-z]*\d[A-Za-z\d]*")
+"""``7c`` is no French ``c'``."""
 _WIDE: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _NAME: Final = re.compile(r"(?<=[^\W\d_] )[^\W\d_]*[A-ZÀ-ÖØ-Þ]\w+")
 """A word with a capital after another word, whose letters may be those of another language."""
@@ -88,7 +90,7 @@ def _without_copied(reading: Reading, sentences: Sequence[str]) -> Iterator[str]
 
 def _language(sentences: Sequence[str]) -> str:
     """Return the only language of a text; empty if it has several, is too short, or has no table."""
-    text = _INITIAL.sub(" ", "\n".join(sentences))
+    text = _NUMBERED.sub(" ", _INITIAL.sub(" ", "\n".join(sentences)))
     if len(_WORD.findall(text)) < _FEWEST_WORDS and len(_WIDE.findall(text)) < _FEWEST_CHARACTERS:
         return ""
     found = languages_in(text)

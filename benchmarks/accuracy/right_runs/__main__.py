@@ -1,8 +1,9 @@
-"""``python -m benchmarks.accuracy.right_runs``: how many right runs are accused, without a model.
+"""``python -m benchmarks.accuracy.right_runs``: how many runs are accused without a model.
 
 The runs are written by hand, by authors who had not read the rules; a file is named by the day it was written
 and stays as it was. Its first result stands in docs/accuracy.md. Each run goes through OTLP/JSON with the
-GenAI conventions, as ``blamespan attribute`` reads it, and is judged alone.
+GenAI conventions, as ``blamespan attribute`` reads it, and is judged alone. A wrong run may name its culprit:
+the agent, and the place of the step in ``steps``.
 """
 
 from __future__ import annotations
@@ -129,8 +130,8 @@ def _attributes(values: Mapping[str, str]) -> list[dict[str, Any]]:
     return [{"key": key, "value": {"stringValue": value}} for key, value in values.items()]
 
 
-def judged(file: Path) -> Iterator[tuple[Mapping[str, Any], str, str]]:
-    """Yield each run with its status and the verdict's reason."""
+def judged(file: Path) -> Iterator[tuple[Mapping[str, Any], str, Blame | None, int]]:
+    """Yield each run with its status, any blame, and the place of the blamed step in ``steps`` (or -1)."""
     analyst = open_analyst(load_settings({}, directory=_HERE, precision=0.0))
     for line in gzip.decompress(file.read_bytes()).splitlines():
         run = json.loads(line)
@@ -139,7 +140,9 @@ def judged(file: Path) -> Iterator[tuple[Mapping[str, Any], str, str]]:
         analysis = analyst.unasked(trajectory)
         assert analysis is not None
         verdict = analysis.attribution.verdict
-        yield run, analysis.attribution.status, verdict.reason if isinstance(verdict, Blame) else ""
+        blame = verdict if isinstance(verdict, Blame) else None
+        span = trajectory.steps[blame.step].span_id if blame else None
+        yield run, analysis.attribution.status, blame, int(span, 16) - 2 if span else -1
 
 
 def main() -> None:
@@ -148,14 +151,18 @@ def main() -> None:
     parser.add_argument("files", nargs="*", type=Path, default=sorted(_HERE.glob("*.jsonl.gz")))
     for file in parser.parse_args().files:
         counts: Counter[str] = Counter()
-        for run, status, reason in judged(file):
+        agents = steps = 0
+        for run, status, blame, step in judged(file):
             counts[status] += 1
-            if reason:
-                print(f"{run['id']} {run['language']} {run['kind']}: {status}: {reason}")
+            if blame:
+                print(f"{run['id']} {run['language']} {run['kind']}: {status}: {blame.reason}")
+                agents += blame.agent == run.get("culprit")
+                steps += step == run.get("culprit_step")
         total, accused = counts.total(), counts["attributed"] + counts["suspected"]
         share = wilson(accused, total)
         print(
-            f"{file.name}: {accused} of {total} accused [{share.low:.1%}, {share.high:.1%}]; {dict(counts)}"
+            f"{file.name}: {accused} of {total} accused [{share.low:.1%}, {share.high:.1%}], "
+            f"{agents} with the right agent, {steps} with the right step; {dict(counts)}"
         )
 
 

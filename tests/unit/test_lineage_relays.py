@@ -1,0 +1,185 @@
+"""What goes wrong when agents pass on rows, ids and totals, and twins in which it goes right."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from analyzer.lineage.clue import Clue
+from analyzer.lineage.known import Known
+from analyzer.lineage.older import values_before_update, values_of_other_times
+from analyzer.lineage.readers import LineageReader
+from analyzer.lineage.rows import values_of_other_rows
+from analyzer.lineage.selected import wrongly_selected
+from analyzer.lineage.targets import deeds_after_correction, deeds_on_untold
+from analyzer.lineage.totals import wrong_aggregates
+from analyzer.signals.run_view import read
+from semconv.model import Step
+from tests.runs import calling, hearing, run, step, tool
+
+
+def found(reader: LineageReader, task: str, *steps: Step) -> Clue | None:
+    return next(reader(Known(read(run(*steps, task=task, output=steps[-1].output)))), None)
+
+
+def called(agent: str, name: str, arguments: object, result: object, heard: str = "") -> list[Step]:
+    asked = json.dumps(arguments)
+    told = result if isinstance(result, str) else json.dumps(result)
+    call = calling(agent, (name, asked))
+    return [hearing(call, ("user", heard)) if heard else call, tool(agent, told, name, input=asked)]
+
+
+CELLARS = {
+    "cellars": [
+        {"cellar": "3", "wine": {"sort": "Riesling", "acid": 7.25}, "seen": "2027-03-01"},
+        {"cellar": "4", "wine": {"sort": "Riesling", "acid": 6.85}, "seen": "2027-03-01"},
+        {"cellar": "5", "wine": {"sort": "Kerner", "acid": 5.95}, "seen": "2027-03-02"},
+    ]
+}
+KEEPERS = """
+| site | keeper | phone |
+|---|---|---|
+| Mill | Ute Rahn | 555-0141 |
+| Quay | Jo Abel | 555-0178 |
+| Dam | Al Ito | 555-0113 |
+""".strip()
+
+
+@pytest.mark.parametrize(
+    ("task", "result", "wrong", "right"),
+    [
+        (
+            "How acid is cellar 4?",
+            CELLARS,
+            "Cellar 4 has 7.25 g/l of acid.",
+            "Cellar 4 has 6.85 g/l of acid.",
+        ),
+        ("Who keeps Quay?", KEEPERS, "The keeper of Quay is Ute Rahn.", "The keeper of Quay is Jo Abel."),
+        ("Who keeps Quay?", KEEPERS, "Quay is kept by 555-0113.", "Mill has Ute Rahn, Quay has Jo Abel."),
+    ],
+)
+def test_values_of_another_row(task: str, result: object, wrong: str, right: str) -> None:
+    look = called("reader", "list_all", {}, result)
+    clue = found(values_of_other_rows, task, *look, step("reader", wrong))
+    assert clue is not None
+    assert clue.step == 2
+    assert found(values_of_other_rows, task, *look, step("reader", right)) is None
+
+
+def test_a_value_that_somebody_asked_for_is_not_taken_from_another_row() -> None:
+    look = called("reader", "list_all", {}, KEEPERS)
+    task = "Does Ute Rahn keep Quay?"
+    assert found(values_of_other_rows, task, *look, step("reader", "Ute Rahn keeps Quay, I think.")) is None
+
+
+PUMPS = {"pumps": [{"pump": f"PU-{number}", "bar": number / 10} for number in (31, 47, 52, 58)]}
+
+
+@pytest.mark.parametrize(("pump", "is_slip"), [("PU-58", True), ("PU-52", False)])
+def test_a_deed_on_an_id_that_the_agent_was_never_told(pump: str, *, is_slip: bool) -> None:
+    look = called("watch", "pressures", {}, PUMPS)
+    order = step("watch", "Stop PU-52, please.")
+    deed = called("hands", "stop_pump", {"pump": pump}, {"state": "stopped"}, heard="Stop PU-52, please.")
+    clue = found(deeds_on_untold, "Stop the pump at 5.2 bar.", *look, order, *deed, step("hands", "Stopped."))
+    assert (clue is not None and clue.step == 3) == is_slip
+
+
+def test_an_agent_that_heard_the_whole_list_may_choose() -> None:
+    look = called("hands", "pressures", {}, PUMPS, heard="Stop PU-52 or the next one.")
+    deed = called("hands", "stop_pump", {"pump": "PU-58"}, {"state": "stopped"})
+    others = step("watch", "Go on.")
+    assert found(deeds_on_untold, "Stop it.", *look, others, *deed, step("hands", "Stopped.")) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "pier", "is_slip"),
+    [
+        ("Sorry, not Northpier but Eastpier.", "Northpier", True),
+        ("Sorry, not Northpier but Eastpier.", "Eastpier", False),
+        ("Northpier is fine, I come from Eastpier.", "Northpier", False),
+    ],
+)
+def test_what_a_person_took_back(said: str, pier: str, *, is_slip: bool) -> None:
+    asks = step("desk", "Shall I book it?")
+    deed = called("desk", "book_boat", {"pier": pier}, {"booking": "B-1"}, heard=said)
+    done = step("desk", f"Booked at {pier}.")
+    assert (found(deeds_after_correction, "A boat from Northpier.", asks, *deed, done) is not None) == is_slip
+
+
+@pytest.mark.parametrize(("level", "is_slip"), [("412", True), ("389", False), ("412, now 389", False)])
+def test_what_the_same_call_returned_before(level: str, *, is_slip: bool) -> None:
+    first = called("gauge", "levels", {"river": "Ahne"}, {"gauges": [{"at": "Bridge", "cm": 412}]})
+    later = called(
+        "gauge", "levels", {"river": "Ahne", "fresh": True}, {"gauges": [{"at": "Bridge", "cm": 389}]}
+    )
+    heard = hearing(step("gauge", f"Bridge: {level} cm."), ("tool", later[1].output))
+    assert (found(values_before_update, "Level at the bridge?", *first, *later, heard) is not None) == is_slip
+
+
+FEES = {
+    "fees": [
+        {"from": "2024-01-01", "to": "2025-12-31", "fee": 145},
+        {"from": "2026-01-01", "to": None, "fee": 162},
+    ]
+}
+
+
+@pytest.mark.parametrize(("fee", "is_slip"), [("145", True), ("162", False)])
+def test_a_value_that_did_not_hold_on_the_day_asked_about(fee: str, *, is_slip: bool) -> None:
+    look = called("clerk", "fees", {}, FEES, heard="Which fee held on 2026-05-04?")
+    assert (
+        found(values_of_other_times, "Fee?", *look, step("clerk", f"It was {fee} EUR.")) is not None
+    ) == is_slip
+
+
+BOATS = {
+    "boats": [
+        {"boat": f"BT-{place}", "owner": {"name": name, "kind": kind}, "length_m": length}
+        for place, (name, kind, length) in enumerate(
+            [
+                ("Alder", "club", 7.5), ("Birch", "club", 9.1), ("Cedar", "company", 8.2),
+                ("Dogwood", "club", 8.8), ("Elm", "company", 7.9), ("Fir", "club", 8.4),
+            ],
+            start=21,
+        )
+    ]
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_slip"),
+    [
+        ("All club boats: BT-21, BT-22, BT-24 and BT-26.", False),
+        ("All club boats: BT-21, BT-22, BT-23 and BT-24.", True),
+        ("All club boats: BT-21, BT-22 and BT-24.", True),
+        ("Club boats: BT-21, BT-22, BT-24 and BT-26; BT-23 belongs to a company.", False),
+    ],
+)
+def test_entries_that_a_condition_selects(answer: str, *, is_slip: bool) -> None:
+    look = called("clerk", "boats", {}, BOATS)
+    task = "List all boats that belong to a club."
+    assert (found(wrongly_selected, task, *look, step("clerk", answer)) is not None) == is_slip
+
+
+HOURS = "visit;hours\nV-1;12.5\nV-2;31\nV-3;18.5\nV-4;22"
+COSTS = {"costs": [{"who": who, "sum": amount, "currency": code} for who, amount, code in [
+    ("Ann", 310, "GBP"), ("Bo", 455, "EUR"), ("Cy", 270, "EUR")]]}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("result", "answer", "is_slip"),
+    [
+        (HOURS, "The four visits took 24 hours on average.", True),
+        (HOURS, "The four visits took 21 hours on average.", False),
+        (HOURS, "The average of the four visits is 24 hours.", True),
+        (HOURS, "The average of the four visits is 21 hours.", False),
+        (HOURS, "The average of the two long visits is 26.5 hours.", False),
+        (COSTS, "Together 1,035 EUR.", True),
+        (COSTS, "Together 1,089 EUR at 1.17 EUR per GBP.", False),
+    ],
+)
+def test_totals_and_means_of_whole_lists(result: object, answer: str, *, is_slip: bool) -> None:
+    look = called("clerk", "list_all", {}, result)
+    clue = found(wrong_aggregates, "Sum it up, please.", *look, step("clerk", answer))
+    assert (clue is not None) == is_slip
