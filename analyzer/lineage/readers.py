@@ -25,6 +25,7 @@ from analyzer.lineage.other_calls import calls_for_other_rows
 from analyzer.lineage.out_of_date import other_periods, other_years, outdated_results
 from analyzer.lineage.overstated import overstated_deeds
 from analyzer.lineage.pages import unread_pages
+from analyzer.lineage.relayed import relayed_values
 from analyzer.lineage.retold import retold_figures
 from analyzer.lineage.rows import values_of_other_rows
 from analyzer.lineage.selected import wrongly_selected
@@ -72,6 +73,7 @@ READERS: Final[tuple[LineageReader, ...]] = (
     exceeded_maxima,
     exceeded_orders,
     refused_deeds,
+    relayed_values,
     retold_figures,
     misreported_deeds,
     claimed_deeds,

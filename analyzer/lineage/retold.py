@@ -40,7 +40,7 @@ def retold_figures(known: Known) -> Iterator[Clue]:
     for position, step in enumerate(known.reading.steps if answered else ()):
         if step.kind is StepKind.TOOL:
             continue
-        heard[step.agent].texts.extend(_messages(step))
+        heard[step.agent].texts.extend(messages_read(step))
         text = prose_of(known.reading.outputs[position])
         own = figures(text)
         new = [one for one in own if _is_telling(one) and one.value not in said]
@@ -70,8 +70,8 @@ def _is_added_up(figure: Figure, given: Figure, known: Sequence[Figure], stated:
     return wrong and not right
 
 
-def _messages(step: Step) -> Sequence[str]:
-    """Return what a step heard, a message each: later steps hear the same messages again."""
+def messages_read(step: Step) -> Sequence[str]:
+    """Return what a step read, a message each: later steps hear the same messages again."""
     text = step.input[:HEAD]
     return [text[one.start : one.end].strip() for one in step.heard] or [text]
 

@@ -10,6 +10,7 @@ from analyzer.lineage.clue import Clue
 from analyzer.lineage.known import Known
 from analyzer.lineage.older import values_before_update, values_of_other_times
 from analyzer.lineage.readers import LineageReader
+from analyzer.lineage.relayed import relayed_values
 from analyzer.lineage.rows import values_of_other_rows
 from analyzer.lineage.selected import wrongly_selected
 from analyzer.lineage.targets import deeds_after_correction, deeds_on_untold
@@ -183,3 +184,55 @@ def test_totals_and_means_of_whole_lists(result: object, answer: str, *, is_slip
     look = called("clerk", "list_all", {}, result)
     clue = found(wrong_aggregates, "Sum it up, please.", *look, step("clerk", answer))
     assert (clue is not None) == is_slip
+
+
+RELAYED = [
+    ("Emma by Jane Austen, shelf C4, 2 copies.", "Emma is on shelf D4; two copies.", "Emma is on shelf C4."),
+    (
+        "The meeting starts at 9:30 in room 12.",
+        "Reminder: the meeting starts at 8:30 in room 12.",
+        "Reminder: the meeting starts at 9:30; be there at 9:15.",
+    ),
+    (
+        "Der Zug nach Ulm fährt um 14:05.",
+        "Der Zug nach Ulm fährt um 14:50.",
+        "Er fährt um 14.05 nach Ulm.",
+    ),
+    ("El vuelo a Lima sale de la puerta B12.", "El vuelo sale de la puerta B21.", "El vuelo sale de la B12."),
+]
+
+
+@pytest.mark.parametrize(("read_words", "wrong", "right"), RELAYED)
+def test_an_agent_passes_on_a_time_or_a_code(read_words: str, wrong: str, right: str) -> None:
+    def told(answer: str) -> Clue | None:
+        heard = hearing(step("clerk", answer), ("user", read_words))
+        return found(relayed_values, "Tell me more.", step("guide", read_words), heard)
+
+    clue = told(wrong)
+    assert clue is not None
+    assert clue.step == 1
+    assert told(right) is None
+
+
+@pytest.mark.parametrize(
+    ("read_words", "answer"),
+    [
+        ("The train leaves at 9:30.", "The taxi leaves at 8:30."),
+        ("Session A starts at 9:30.", "Session B starts at 10:30."),
+        ("The call starts at 9:30 CET.", "The call starts at 8:30 UTC."),
+        ("The meeting starts at 9:30 and takes 60 minutes.", "The next meeting starts at 10:30."),
+        ("Emma is on shelf C4.", "Emma was on shelf C4 and is on shelf D4 now."),
+        ("Put Emma on shelf C4 of hall 1.", "Put Emma on shelf D4 of hall 2."),
+    ],
+)
+def test_another_time_or_code_is_not_a_wrong_one(read_words: str, answer: str) -> None:
+    heard = hearing(step("clerk", answer), ("user", read_words))
+    assert found(relayed_values, "Tell me more.", step("guide", read_words), heard) is None
+
+
+def test_a_time_that_a_tool_gives_later_is_known() -> None:
+    words = "The meeting starts at 9:30."
+    steps = [step("guide", words), hearing(step("clerk", "The meeting starts at 8:30."), ("user", words))]
+    late = [*called("clerk", "calendar", {}, "starts 8:30"), step("clerk", "The meeting starts at 8:30.")]
+    assert found(relayed_values, "When?", *steps) is not None
+    assert found(relayed_values, "When?", *steps, *late) is None
