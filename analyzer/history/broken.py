@@ -43,15 +43,15 @@ def violations(facts: Facts, mined: Mined) -> tuple[Violation, ...]:
     """Return what a run breaks, the supposed fault first."""
     found = _violations(facts, mined, mined.held)
     found = found or [replace(one, evidence=TENTATIVE) for one in _violations(facts, mined, mined.tentative)]
-    least = _STRONG * max((each.evidence for each in found), default=0.0)
-    first = min((each.step for each in found if each.evidence >= least), default=0)
+    least = _STRONG * max((violation.evidence for violation in found), default=0.0)
+    first = min((violation.step for violation in found if violation.evidence >= least), default=0)
     return tuple(sorted(found, key=lambda one: (one.step != first, -one.evidence, one.step)))
 
 
 def accusations(facts: Facts, mined: Mined) -> tuple[Violation, ...]:
     """Return what a run breaks of the invariants that may accuse it, the strongest first."""
     found = _violations(facts, mined, [one for one in mined.held if mined.accuses(one)])
-    return tuple(sorted(found, key=lambda one: (-one.evidence, one.step)))
+    return tuple(sorted(found, key=lambda violation: (-violation.evidence, violation.step)))
 
 
 def _violations(facts: Facts, mined: Mined, held: Iterable[Held]) -> list[Violation]:
@@ -71,9 +71,9 @@ def _violations(facts: Facts, mined: Mined, held: Iterable[Held]) -> list[Violat
     ]
 
 
-def _lacks_its_tool(one: Invariant, missing: set[str]) -> bool:
+def _lacks_its_tool(invariant: Invariant, missing: set[str]) -> bool:
     """Return whether an order is broken only because one of its tools is not called at all."""
-    return {Kind.AFTER: one.other, Kind.LEADS: one.tool}.get(one.kind) in missing
+    return {Kind.AFTER: invariant.other, Kind.LEADS: invariant.tool}.get(invariant.kind) in missing
 
 
 MOST_TOLD: Final = 20
@@ -119,38 +119,46 @@ def source_in_words(source: str) -> str:
     return f"`{path[:_NAME]}` {'given to' if is_argument else 'of'} {tool[:_NAME]}"
 
 
-def rule(one: Invariant) -> str:
+def rule(invariant: Invariant) -> str:
     """Return what known runs did, as a clause in the past tense."""
-    return f"{_condition(one)}{_RULES[one.kind](one)}"
+    return f"{_condition(invariant)}{_RULES[invariant.kind](invariant)}"
 
 
-def _condition(one: Invariant) -> str:
-    if not one.where:
+def _condition(invariant: Invariant) -> str:
+    if not invariant.where:
         return ""
-    if one.value in {CALLED, NOT_CALLED}:
-        return f"where {tool_in_words(one.where)} was {one.value} before, "
-    return f"where {source_in_words(one.where)} was {one.value}, "
+    if invariant.value in {CALLED, NOT_CALLED}:
+        return f"where {tool_in_words(invariant.where)} was {invariant.value} before, "
+    return f"where {source_in_words(invariant.where)} was {invariant.value}, "
 
 
-def _argument(one: Invariant) -> str:
-    if one.tool == ANSWER:
-        return f"`{one.path[:_NAME]}` of the answer" if one.path else "the answer"
+def _argument(invariant: Invariant) -> str:
+    if invariant.tool == ANSWER:
+        return f"`{invariant.path[:_NAME]}` of the answer" if invariant.path else "the answer"
     return (
-        f"`{one.path[:_NAME]}` of {one.tool[:_NAME]}" if one.path else f"the argument of {one.tool[:_NAME]}"
+        f"`{invariant.path[:_NAME]}` of {invariant.tool[:_NAME]}"
+        if invariant.path
+        else f"the argument of {invariant.tool[:_NAME]}"
     )
 
 
-def _either(one: Invariant) -> str:
-    tools = [tool_in_words(tool) for tool in (one.tool, one.other) if tool != NO_TOOL]
+def _either(invariant: Invariant) -> str:
+    tools = [tool_in_words(tool) for tool in (invariant.tool, invariant.other) if tool != NO_TOOL]
     return " or ".join(tools)
 
 
-def _verb(one: Invariant) -> str:
-    return "was given" if one.tool == ANSWER else "took part" if one.tool.startswith(TURN) else "was called"
+def _verb(invariant: Invariant) -> str:
+    return (
+        "was given"
+        if invariant.tool == ANSWER
+        else "took part"
+        if invariant.tool.startswith(TURN)
+        else "was called"
+    )
 
 
 def _listed(values: frozenset[str], show: Callable[[str], str] = "`{}`".format) -> str:
-    shown = [show(each) for each in sorted(values)[:_SHOWN]]
+    shown = [show(value) for value in sorted(values)[:_SHOWN]]
     return " or ".join([*shown, "another"] if len(values) > _SHOWN else shown)
 
 
@@ -159,77 +167,80 @@ def _nearest(sources: frozenset[str]) -> str:
     return min(sources, key=lambda one: (one.endswith("\t"), one == TASK, one))
 
 
-def _limits(one: Invariant, unit: str = "") -> str:
-    low, high = f"{one.low:g}", f"{one.high:g}"
+def _limits(invariant: Invariant, unit: str = "") -> str:
+    low, high = f"{invariant.low:g}", f"{invariant.high:g}"
     return f"{low}{unit}" if low == high else f"{low} to {high}{unit}"
 
 
 _RULES: Final[Mapping[Kind, Callable[[Invariant], str]]] = {
     Kind.STANDS: lambda one: f"{_argument(one)} equalled {source_in_words(_nearest(one.values))}",
     Kind.AMONG: lambda one: f"{_argument(one)} equalled {_listed(one.values, source_in_words)}",
-    Kind.EQUALS: lambda one: f"{_argument(one)} equalled {source_in_words(one.other)}",
+    Kind.EQUALS: lambda invariant: f"{_argument(invariant)} equalled {source_in_words(invariant.other)}",
     Kind.NEEDS: lambda one: (
         f"{tool_in_words(one.tool)} was called after {tool_in_words(one.other)}, whose result gives its"
         f" `{one.path[:_NAME]}`"
     ),
-    Kind.HAPPENS: lambda one: f"{_either(one)} {_verb(one)}",
+    Kind.HAPPENS: lambda invariant: f"{_either(invariant)} {_verb(invariant)}",
     Kind.AFTER: lambda one: f"{tool_in_words(one.tool)} came only after {tool_in_words(one.other)}",
     Kind.LEADS: lambda one: f"{tool_in_words(one.tool)} came after {tool_in_words(one.other)}",
-    Kind.WHEN: lambda one: f"{_either(one)} {_verb(one)}",
-    Kind.WHEN_NOT: lambda one: f"{tool_in_words(one.tool)} was not called",
-    Kind.CARRIES: lambda one: f"{tool_in_words(one.tool)} was given `{one.path[:_NAME]}`",
+    Kind.WHEN: lambda invariant: f"{_either(invariant)} {_verb(invariant)}",
+    Kind.WHEN_NOT: lambda invariant: f"{tool_in_words(invariant.tool)} was not called",
+    Kind.CARRIES: lambda invariant: f"{tool_in_words(invariant.tool)} was given `{invariant.path[:_NAME]}`",
     Kind.CALLER: lambda one: f"{tool_in_words(one.tool)} was called by {_listed(one.values, str)}",
     Kind.TIMES: lambda one: f"{tool_in_words(one.tool)} was called {_limits(one)} times".replace(
         " 1 times", " once"
     ),
     Kind.KNOWN: lambda _: "only known tools were called",
-    Kind.CONSTANT: lambda one: f"{_argument(one)} was {_listed(one.values)}",
-    Kind.SUCCEEDS: lambda one: f"no call of {tool_in_words(one.tool)} failed",
-    Kind.CONTAINS: lambda one: f"{_argument(one)} stated {source_in_words(one.other)}",
-    Kind.SOURCED: lambda one: (
-        f"{_argument(one)} had at most {one.high:g} numbers that nothing before it states"
+    Kind.CONSTANT: lambda invariant: f"{_argument(invariant)} was {_listed(invariant.values)}",
+    Kind.SUCCEEDS: lambda invariant: f"no call of {tool_in_words(invariant.tool)} failed",
+    Kind.CONTAINS: lambda invariant: f"{_argument(invariant)} stated {source_in_words(invariant.other)}",
+    Kind.SOURCED: lambda invariant: (
+        f"{_argument(invariant)} had at most {invariant.high:g} numbers that nothing before it states"
     ),
-    Kind.LANGUAGE: lambda one: f"{_argument(one)} was in {_listed(one.values)}",
+    Kind.LANGUAGE: lambda invariant: f"{_argument(invariant)} was in {_listed(invariant.values)}",
     Kind.WORDS: lambda one: f"{_argument(one)} had at most {one.high:g} words that no other run used",
-    Kind.FORMAT: lambda one: f"{_argument(one)} was written like {_listed(one.values)}",
-    Kind.LENGTH: lambda one: f"{_argument(one)} had {_limits(one, ' words')}",
-    Kind.RANGE: lambda one: f"{_argument(one)} was {_limits(one)}",
+    Kind.FORMAT: lambda invariant: f"{_argument(invariant)} was written like {_listed(invariant.values)}",
+    Kind.LENGTH: lambda invariant: f"{_argument(invariant)} had {_limits(invariant, ' words')}",
+    Kind.RANGE: lambda invariant: f"{_argument(invariant)} was {_limits(invariant)}",
 }
 
 
-def seen(one: Invariant, broken: Broken, facts: Facts) -> str:
+def seen(invariant: Invariant, broken: Broken, facts: Facts) -> str:
     """Return what the run in question does instead."""
     call, argument = broken.call, broken.argument
-    if argument is not None and one.kind not in {Kind.SOURCED, Kind.WORDS}:
-        return _instead(one, argument, facts)
-    match one.kind:
+    if argument is not None and invariant.kind not in {Kind.SOURCED, Kind.WORDS}:
+        return _instead(invariant, argument, facts)
+    match invariant.kind:
         case Kind.NEEDS | Kind.AFTER | Kind.CARRIES:
-            is_later = any(each.tool == one.other for each in facts.calls) and one.kind is not Kind.CARRIES
+            is_later = (
+                any(each.tool == invariant.other for each in facts.calls)
+                and invariant.kind is not Kind.CARRIES
+            )
             return "here before it" if is_later else "here without it"
         case Kind.TIMES:
             return f"here {broken.count}"
         case Kind.KNOWN | Kind.CALLER if call is not None:
-            return f"here {'also' if one.kind is Kind.KNOWN else 'by'} {_caller(one, call)}"
+            return f"here {'also' if invariant.kind is Kind.KNOWN else 'by'} {_caller(invariant, call)}"
         case Kind.WHEN_NOT | Kind.SUCCEEDS:
-            return "here it was" if one.kind is Kind.WHEN_NOT else "here one did"
+            return "here it was" if invariant.kind is Kind.WHEN_NOT else "here one did"
         case _:
             return "here more" if argument is not None else "here not"
 
 
-def _caller(one: Invariant, call: Call) -> str:
-    return tool_in_words(call.tool) if one.kind is Kind.KNOWN else call.agent[:_NAME]
+def _caller(invariant: Invariant, call: Call) -> str:
+    return tool_in_words(call.tool) if invariant.kind is Kind.KNOWN else call.agent[:_NAME]
 
 
-def _instead(one: Invariant, argument: Argument, facts: Facts) -> str:
+def _instead(invariant: Invariant, argument: Argument, facts: Facts) -> str:
     """Return the argument as it is, and what it should be if that is known."""
-    if one.kind is Kind.LENGTH:
+    if invariant.kind is Kind.LENGTH:
         return f"here {argument.length}"
-    if one.kind is Kind.LANGUAGE:
+    if invariant.kind is Kind.LANGUAGE:
         return f"here in `{argument.language}`"
-    nearest = _nearest(one.values) if one.kind is Kind.STANDS else one.other
-    sources = one.values if one.kind is Kind.AMONG else frozenset({nearest})
+    nearest = _nearest(invariant.values) if invariant.kind is Kind.STANDS else invariant.other
+    sources = invariant.values if invariant.kind is Kind.AMONG else frozenset({nearest})
     known = [facts.values[each] for each in sorted(sources) if each != TASK and facts.values.get(each)]
-    if one.kind is Kind.CONTAINS:
+    if invariant.kind is Kind.CONTAINS:
         return f"here not ({known[0]})" if known else "here not"
     expected = f", not {' or '.join(known[:_SHOWN])}" if known else ""
     return f"here {argument.literal}{expected}"
@@ -249,15 +260,15 @@ def told(mined: Mined, most: int = MOST_TOLD) -> list[Held]:
     return sorted(found, key=lambda one: (_READING.index(one.invariant.kind), -one.support))[:most]
 
 
-def _is_implied(one: Invariant, own: set[tuple[Kind, str, str]], before: set[tuple[str, str]]) -> bool:
-    match one.kind:
+def _is_implied(invariant: Invariant, own: set[tuple[Kind, str, str]], before: set[tuple[str, str]]) -> bool:
+    match invariant.kind:
         case Kind.AFTER:
-            between = {tool for first, tool in before if first == one.other}
-            is_chained = any((tool, one.tool) in before for tool in between)
-            return is_chained or any(kind is Kind.NEEDS and tool == one.tool for kind, tool, _ in own)
+            between = {tool for first, tool in before if first == invariant.other}
+            is_chained = any((tool, invariant.tool) in before for tool in between)
+            return is_chained or any(kind is Kind.NEEDS and tool == invariant.tool for kind, tool, _ in own)
         case Kind.LEADS:
-            return (Kind.HAPPENS, one.tool, "") in own
+            return (Kind.HAPPENS, invariant.tool, "") in own
         case Kind.EQUALS:
-            return any((kind, one.tool, one.path) in own for kind in (Kind.STANDS, Kind.AMONG))
+            return any((kind, invariant.tool, invariant.path) in own for kind in (Kind.STANDS, Kind.AMONG))
         case _:
             return False

@@ -156,7 +156,7 @@ def explain(
         most: how many to return.
     """
     whole = _failing(after) - _failing(before)
-    found = []
+    explanations = []
     for issue in sorted({one for one in (*before, *after) if one is not None}):
         ours = (sum(one == issue for one in before), len(before))
         theirs = (sum(one == issue for one in after), len(after))
@@ -164,14 +164,14 @@ def explain(
         rise = theirs[0] / max(1, theirs[1]) - ours[0] / max(1, ours[1])
         if interval.low > 0:
             part = rise / whole if whole > 0 else 0.0
-            found.append(
+            explanations.append(
                 Explanation(issue=issue, before=ours, after=theirs, rise=rise, interval=interval, part=part)
             )
-    return tuple(sorted(found, key=lambda one: -one.rise)[:most])
+    return tuple(sorted(explanations, key=lambda explanation: -explanation.rise)[:most])
 
 
 def _failing(issues: Sequence[str | None]) -> float:
-    return sum(one is not None for one in issues) / len(issues) if issues else 0.0
+    return sum(issue is not None for issue in issues) / len(issues) if issues else 0.0
 
 
 @record
@@ -210,7 +210,7 @@ def regression(before: tuple[int, int], failed: Sequence[bool]) -> Regression:
             bet = min(base * ratio, (base + 1) / 2)
             logs[at] += math.log(bet / base if one else (1 - bet) / (1 - base))
         hits, n = hits + one, n + 1
-        evidence = sum(math.exp(min(each, 500.0)) for each in logs) / len(logs)
+        evidence = sum(math.exp(min(log, 500.0)) for log in logs) / len(logs)
         highest = max(highest, evidence)
         if place is None and before[1] >= _LEAST_RUNS and evidence >= threshold():
             place = number
@@ -243,8 +243,8 @@ def before_and_after(before: Sequence[bool], after: Sequence[bool]) -> BeforeAft
     With few runs Newcombe's interval excludes 0 too easily, so the verdict also asks for Fisher's exact test.
     """
     ours, theirs = (sum(before), len(before)), (sum(after), len(after))
-    found = newcombe(theirs, ours)
-    verdict = "better" if found.low > 0 else "worse" if found.high < 0 else "unclear"
+    interval = newcombe(theirs, ours)
+    verdict = "better" if interval.low > 0 else "worse" if interval.high < 0 else "unclear"
     if fisher(ours, theirs) > _LEVEL:
         verdict = "unclear"
-    return BeforeAfter(before=ours, after=theirs, difference=found, verdict=verdict)
+    return BeforeAfter(before=ours, after=theirs, difference=interval, verdict=verdict)

@@ -141,13 +141,13 @@ class EarlyAlarm:
 
 def elements_so_far(elements: Iterable[Element]) -> tuple[Element, ...]:
     """Return the elements that count before a run's end: its last step so far is not its end."""
-    return tuple(one for one in elements if one.key[0] != END)[:MOST_PAIRS]
+    return tuple(element for element in elements if element.key[0] != END)[:MOST_PAIRS]
 
 
 def part_of(elements: Iterable[Element]) -> Part:
     """Return a part's elements as digests."""
     counted = elements_so_far(elements)
-    return Part(pairs=frozenset((digest_of(one.key), digest_of(one.site)) for one in counted))
+    return Part(pairs=frozenset((digest_of(element.key), digest_of(element.site)) for element in counted))
 
 
 def early_alarm(known: Sequence[KnownPart], share: float) -> EarlyAlarm:

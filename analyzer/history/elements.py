@@ -68,7 +68,7 @@ class Element:
         """Return the keys and the sites of the same fact about these actions, given by their keys."""
         if not self.pattern:
             return []
-        return [(self.pattern.format(each.removeprefix(f"{ACTION}|")), each) for each in actions]
+        return [(self.pattern.format(action.removeprefix(f"{ACTION}|")), action) for action in actions]
 
 
 def elements_of(trajectory: Trajectory) -> tuple[Element, ...]:
@@ -96,7 +96,7 @@ def kind_of(digest: bytes) -> int:
 
 def pack(elements: Sequence[Element]) -> bytes:
     """Return the number of a run's agents and the digests of its elements, agents and actions first."""
-    ordered = sorted(elements, key=lambda each: _RANKS.get(each.key[0], len(_RANKS)))
+    ordered = sorted(elements, key=lambda element: _RANKS.get(element.key[0], len(_RANKS)))
     digests = list(dict.fromkeys(digest_of(element.key) for element in ordered))
     if len(digests) > MAX_ELEMENTS:
         digests = [*digests[: MAX_ELEMENTS - 1], digest_of(CUT)]

@@ -154,16 +154,16 @@ class _Reader:
         if self._is_full():
             return
         is_failed = fault_of(step, plain_typography(step.output[:MAX_TEXT])) is Fault.FAILED
-        asked = leaves_of(self._read(step.input))
+        leaves = leaves_of(self._read(step.input))
         call = Call(
             tool=step.target,
             agent=step.agent,
             step=blamed,
             is_failed=step.is_failed or is_failed,
-            arguments=tuple(self._argument(leaf) for leaf in asked),
+            arguments=tuple(self._argument(leaf) for leaf in leaves),
             results=() if is_failed else tuple(self._returned(step.target, self._read(step.output))),
         )
-        self._learn_arguments(step.target, asked)
+        self._learn_arguments(step.target, leaves)
         self._calls.append(call)
 
     def requests(self, step: Step) -> None:
@@ -173,13 +173,13 @@ class _Reader:
             if message.role == "tool":
                 for path, _ in self._returned(message.author, text):
                     self._values.setdefault(source_of(message.author, path), "")
-        for asked in step.calls:
+        for call in step.calls:
             if self._is_full():
                 return
-            leaves = leaves_of(self._read(asked.arguments))
+            leaves = leaves_of(self._read(call.arguments))
             arguments = tuple(self._argument(leaf) for leaf in leaves)
-            self._learn_arguments(asked.name, leaves)
-            self._calls.append(Call(tool=asked.name, agent=step.agent, step=step.index, arguments=arguments))
+            self._learn_arguments(call.name, leaves)
+            self._calls.append(Call(tool=call.name, agent=step.agent, step=step.index, arguments=arguments))
 
     def finished(self, trajectory: Trajectory) -> Facts:
         steps = trajectory.steps
@@ -307,7 +307,7 @@ def to_json(facts: Facts) -> list[Any]:
     """Return the facts about a run with its steps and the beginnings of its values."""
     names: dict[str, int] = {}
     rows = [_row(call, names) for call in facts.calls]
-    shown = [[call.step, *(one.literal for one in call.arguments)] for call in facts.calls]
+    shown = [[call.step, *(argument.literal for argument in call.arguments)] for call in facts.calls]
     return [list(names), facts.is_cut, rows, shown, dict(facts.values)]
 
 
@@ -337,7 +337,7 @@ def _row(call: Call, names: dict[str, int]) -> list[Any]:
         return names.setdefault(name, len(names))
 
     arguments = [
-        [number(one.path), number(one.kind), one.value, [number(each) for each in one.sources]]
+        [number(one.path), number(one.kind), one.value, [number(source) for source in one.sources]]
         + ([one.unsourced, one.length, one.language, list(one.words)] if one.kind == "text" else [])
         for one in call.arguments
     ]
@@ -351,20 +351,20 @@ def _call(row: Sequence[Any], names: Sequence[str]) -> Call:
         tool=names[tool],
         agent=names[agent],
         is_failed=bool(is_failed),
-        arguments=tuple(_argument(one, names) for one in arguments),
+        arguments=tuple(_argument(argument, names) for argument in arguments),
         results=tuple((names[path], names[choice]) for path, choice in results),
     )
 
 
 def _argument(row: Sequence[Any], names: Sequence[str]) -> Argument:
     path, kind, value, sources, *text = row
-    found = Argument(
-        path=names[path], kind=names[kind], value=value, sources=tuple(names[one] for one in sources)
+    argument = Argument(
+        path=names[path], kind=names[kind], value=value, sources=tuple(names[source] for source in sources)
     )
     if not text:
-        return found
+        return argument
     unsourced, length, language, words = text
-    return replace(found, unsourced=unsourced, length=length, language=language, words=tuple(words))
+    return replace(argument, unsourced=unsourced, length=length, language=language, words=tuple(words))
 
 
 __all__ = ["ANSWER", "MAX_BYTES", "TASK", "TURN", "Argument", "Call", "Facts", "collect", "pack", "unpack"]

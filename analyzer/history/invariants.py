@@ -148,11 +148,11 @@ class Run:
                 self.sources.setdefault(source, position)
                 if choice:
                     self.choices.setdefault(source, set()).add(choice)
-            for one in call.arguments:
-                source = f"{call.tool}\t{one.path}\t"
+            for argument in call.arguments:
+                source = f"{call.tool}\t{argument.path}\t"
                 self.sources.setdefault(source, position)
-                if one.kind == "word":
-                    self.choices.setdefault(source, set()).add(one.value)
+                if argument.kind == "word":
+                    self.choices.setdefault(source, set()).add(argument.value)
 
     def step(self, position: int) -> int:
         """Return the step to blame for the call at a position; that of the last call for the end."""
@@ -172,16 +172,16 @@ class Run:
     def arguments(self, invariant: Invariant) -> Iterator[tuple[int, Call, Argument]]:
         """Yield the arguments that an invariant is about."""
         for position, call in self.of.get(invariant.tool, ()):
-            for one in call.arguments:
-                if one.path == invariant.path:
-                    yield position, call, one
+            for argument in call.arguments:
+                if argument.path == invariant.path:
+                    yield position, call, argument
 
     def place_of(self, missing: Invariant) -> int:
         """Return the first step that came without a missing call, or else the last one before its place."""
         later = [self.first[one] for one in missing.later if one in self.first]
         if later:
             return self.step(min(later))
-        known = [self.last[one] for one in missing.values if one in self.last]
+        known = [self.last[value] for value in missing.values if value in self.last]
         tools = [at for at, call in enumerate(self.facts.calls) if call.tool and call.tool[0] != TURN]
         return self.step(max(known or tools or [0]))
 
@@ -191,146 +191,152 @@ Checked: TypeAlias = "bool | Broken | None"
 Check: TypeAlias = Callable[[Invariant, Run], Checked]
 
 
-def _stands(one: Invariant, run: Run) -> Checked:
+def _stands(invariant: Invariant, run: Run) -> Checked:
     found: Checked = NOT_SAID
-    for position, call, argument in run.arguments(one):
-        if all(run.sources.get(each, position) >= position for each in one.values):
+    for position, call, argument in run.arguments(invariant):
+        if all(run.sources.get(value, position) >= position for value in invariant.values):
             continue
-        if one.values.isdisjoint(argument.sources) and one.familiar.issuperset(argument.sources):
+        if invariant.values.isdisjoint(argument.sources) and invariant.familiar.issuperset(argument.sources):
             return Broken(step=call.step, call=call, argument=argument)
         found = True
     return found
 
 
-def _equals(one: Invariant, run: Run) -> Checked:
+def _equals(invariant: Invariant, run: Run) -> Checked:
     found: Checked = NOT_SAID
-    for position, call, argument in run.arguments(one):
-        if run.sources.get(one.other, position) >= position or argument.kind == "text":
+    for position, call, argument in run.arguments(invariant):
+        if run.sources.get(invariant.other, position) >= position or argument.kind == "text":
             continue
-        if not run.is_said(one, position):
+        if not run.is_said(invariant, position):
             continue
-        if one.other not in argument.sources and one.familiar.issuperset(argument.sources):
+        if invariant.other not in argument.sources and invariant.familiar.issuperset(argument.sources):
             return Broken(step=call.step, call=call, argument=argument)
         found = True
     return found
 
 
-def _contains(one: Invariant, run: Run) -> Checked:
+def _contains(invariant: Invariant, run: Run) -> Checked:
     found: Checked = NOT_SAID
-    for position, call, argument in run.arguments(one):
-        if run.sources.get(one.other, position) >= position or argument.kind != "text":
+    for position, call, argument in run.arguments(invariant):
+        if run.sources.get(invariant.other, position) >= position or argument.kind != "text":
             continue
-        if one.other not in argument.sources and MANY not in argument.sources:
+        if invariant.other not in argument.sources and MANY not in argument.sources:
             return Broken(step=call.step, call=call, argument=argument)
         found = True
     return found
 
 
-def _after(one: Invariant, run: Run) -> Checked:
-    if one.tool not in run.first:
+def _after(invariant: Invariant, run: Run) -> Checked:
+    if invariant.tool not in run.first:
         return NOT_SAID
-    position = run.first[one.tool]
-    if run.first.get(one.other, position) < position:
+    position = run.first[invariant.tool]
+    if run.first.get(invariant.other, position) < position:
         return True
     call = run.facts.calls[position]
     return Broken(step=call.step, call=call)
 
 
-def _leads(one: Invariant, run: Run) -> Checked:
-    if run.is_cut or one.other not in run.last:
+def _leads(invariant: Invariant, run: Run) -> Checked:
+    if run.is_cut or invariant.other not in run.last:
         return NOT_SAID
-    if run.last.get(one.tool, -1) > run.last[one.other]:
+    if run.last.get(invariant.tool, -1) > run.last[invariant.other]:
         return True
-    return Broken(step=run.place_of(one))
+    return Broken(step=run.place_of(invariant))
 
 
-def _happens(one: Invariant, run: Run) -> Checked:
-    if one.tool in run.first or one.other in run.first:
+def _happens(invariant: Invariant, run: Run) -> Checked:
+    if invariant.tool in run.first or invariant.other in run.first:
         return True
-    return NOT_SAID if run.is_cut else Broken(step=run.place_of(one))
+    return NOT_SAID if run.is_cut else Broken(step=run.place_of(invariant))
 
 
-def _when(one: Invariant, run: Run) -> Checked:
-    return _happens(one, run) if run.is_said(one, len(run.facts.calls)) else NOT_SAID
+def _when(invariant: Invariant, run: Run) -> Checked:
+    return _happens(invariant, run) if run.is_said(invariant, len(run.facts.calls)) else NOT_SAID
 
 
-def _when_not(one: Invariant, run: Run) -> Checked:
-    position = run.last.get(one.tool, len(run.facts.calls))
-    if not run.is_said(one, position):
+def _when_not(invariant: Invariant, run: Run) -> Checked:
+    position = run.last.get(invariant.tool, len(run.facts.calls))
+    if not run.is_said(invariant, position):
         return NOT_SAID
-    return Broken(step=run.step(position), call=run.facts.calls[position]) if one.tool in run.last else True
+    return (
+        Broken(step=run.step(position), call=run.facts.calls[position])
+        if invariant.tool in run.last
+        else True
+    )
 
 
-def _carries(one: Invariant, run: Run) -> Checked:
+def _carries(invariant: Invariant, run: Run) -> Checked:
     found: Checked = NOT_SAID
-    for _, call in run.of.get(one.tool, ()):
-        if all(each.path != one.path for each in call.arguments):
+    for _, call in run.of.get(invariant.tool, ()):
+        if all(argument.path != invariant.path for argument in call.arguments):
             return Broken(step=call.step, call=call)
         found = True
     return found
 
 
-def _caller(one: Invariant, run: Run) -> Checked:
+def _caller(invariant: Invariant, run: Run) -> Checked:
     found: Checked = NOT_SAID
-    for _, call in run.of.get(one.tool, ()):
-        if call.agent not in one.values:
+    for _, call in run.of.get(invariant.tool, ()):
+        if call.agent not in invariant.values:
             return Broken(step=call.step, call=call)
         found = True
     return found
 
 
-def _times(one: Invariant, run: Run) -> Checked:
-    calls = run.of.get(one.tool, ())
+def _times(invariant: Invariant, run: Run) -> Checked:
+    calls = run.of.get(invariant.tool, ())
     if not calls:
         return NOT_SAID  # that it is called at all is another invariant
-    if len(calls) > one.high:
-        _, call = calls[int(one.high)]
+    if len(calls) > invariant.high:
+        _, call = calls[int(invariant.high)]
         return Broken(step=call.step, call=call, count=len(calls))
-    if len(calls) < one.low and not run.is_cut:
+    if len(calls) < invariant.low and not run.is_cut:
         return Broken(step=calls[-1][1].step, call=calls[-1][1], count=len(calls))
     return True
 
 
-def _known(one: Invariant, run: Run) -> Checked:
+def _known(invariant: Invariant, run: Run) -> Checked:
     for call in run.facts.calls:
-        if call.tool not in one.values:
+        if call.tool not in invariant.values:
             return Broken(step=call.step, call=call)
     return True
 
 
-def _constant(one: Invariant, run: Run) -> Checked:
+def _constant(invariant: Invariant, run: Run) -> Checked:
     found: Checked = NOT_SAID
-    for position, call, argument in run.arguments(one):
-        if one.where and not run.is_said(one, position):
+    for position, call, argument in run.arguments(invariant):
+        if invariant.where and not run.is_said(invariant, position):
             continue
-        if argument.value not in one.values:
+        if argument.value not in invariant.values:
             return Broken(step=call.step, call=call, argument=argument)
         found = True
     return found
 
 
-def _format(one: Invariant, run: Run) -> Checked:
-    return _each(one, run, lambda argument: form_of(argument) in one.values)
+def _format(invariant: Invariant, run: Run) -> Checked:
+    return _each(invariant, run, lambda argument: form_of(argument) in invariant.values)
 
 
-def _range(one: Invariant, run: Run) -> Checked:
-    return _each(one, run, lambda argument: one.low <= number_in(argument) <= one.high)
+def _range(invariant: Invariant, run: Run) -> Checked:
+    return _each(invariant, run, lambda argument: invariant.low <= number_in(argument) <= invariant.high)
 
 
-def _sourced(one: Invariant, run: Run) -> Checked:
-    return _each(one, run, lambda argument: argument.unsourced <= one.high)
+def _sourced(invariant: Invariant, run: Run) -> Checked:
+    return _each(invariant, run, lambda argument: argument.unsourced <= invariant.high)
 
 
-def _language(one: Invariant, run: Run) -> Checked:
-    return _each(one, run, lambda argument: not argument.language or argument.language in one.values)
+def _language(invariant: Invariant, run: Run) -> Checked:
+    return _each(
+        invariant, run, lambda argument: not argument.language or argument.language in invariant.values
+    )
 
 
-def _length(one: Invariant, run: Run) -> Checked:
-    return _each(one, run, lambda argument: one.low <= argument.length <= one.high)
+def _length(invariant: Invariant, run: Run) -> Checked:
+    return _each(invariant, run, lambda argument: invariant.low <= argument.length <= invariant.high)
 
 
-def _words(one: Invariant, run: Run) -> Checked:
-    return _each(one, run, lambda argument: _new_words(argument, one.values) <= one.high)
+def _words(invariant: Invariant, run: Run) -> Checked:
+    return _each(invariant, run, lambda argument: _new_words(argument, invariant.values) <= invariant.high)
 
 
 def _new_words(argument: Argument, known: frozenset[str]) -> int:
@@ -347,18 +353,18 @@ def number_in(argument: Argument) -> float:
     return float(argument.value) if argument.kind == "number" else math.inf
 
 
-def _each(one: Invariant, run: Run, is_right: Callable[[Argument], bool]) -> Checked:
+def _each(invariant: Invariant, run: Run, is_right: Callable[[Argument], bool]) -> Checked:
     found: Checked = NOT_SAID
-    for _, call, argument in run.arguments(one):
+    for _, call, argument in run.arguments(invariant):
         if not is_right(argument):
             return Broken(step=call.step, call=call, argument=argument)
         found = True
     return found
 
 
-def _succeeds(one: Invariant, run: Run) -> Checked:
+def _succeeds(invariant: Invariant, run: Run) -> Checked:
     found: Checked = NOT_SAID
-    for _, call in run.of.get(one.tool, ()):
+    for _, call in run.of.get(invariant.tool, ()):
         if call.is_failed:
             return Broken(step=call.step, call=call)
         found = True

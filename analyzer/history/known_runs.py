@@ -239,10 +239,10 @@ class CountedRuns:
             kept = self._kept[key] = _Kept(spectrum=_spectrum(joined), joined=joined, kin=kin)
         if not kept.kin:
             return None
-        found = compare_elements(failed.elements, steps, kept.spectrum)
+        comparison = compare_elements(failed.elements, steps, kept.spectrum)
         if failed.facts is None:
-            return found
-        return with_broken(found, *self._known.mined.broken(failed.facts, kept.joined, kept.kin), steps)
+            return comparison
+        return with_broken(comparison, *self._known.mined.broken(failed.facts, kept.joined, kept.kin), steps)
 
 
 def pooled_versions(own: str, runs: Sequence[KnownRun]) -> list[KnownRun]:
@@ -290,7 +290,7 @@ def failed_run(parts: ComparedParts, service: str) -> FailedRun:
 
 def to_text(run: FailedRun) -> str:
     """Write it as JSON."""
-    rows = [(each.key, each.site, each.step, each.text) for each in run.elements]
+    rows = [(element.key, element.site, element.step, element.text) for element in run.elements]
     about = None if run.facts is None else facts.to_json(run.facts)
     return json.dumps({"service": run.service, "release": run.release, "elements": rows, "facts": about})
 

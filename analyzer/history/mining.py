@@ -239,8 +239,8 @@ class _Found:
                     yield condition
 
     def try_all(self, candidates: Iterable[Invariant]) -> None:
-        for one in candidates:
-            self.add(one)
+        for candidate in candidates:
+            self.add(candidate)
 
     def add(self, one: Invariant) -> Held | None:
         """Check an invariant in all runs; return it unless more than a few break it."""
@@ -253,7 +253,7 @@ class _Found:
                     return None
             elif result:
                 support += 1
-                values.update(each.value for _, _, each in run.arguments(one) if one.path)
+                values.update(argument.value for _, _, argument in run.arguments(one) if one.path)
         held = Held(invariant=one, support=support, broken=len(broken), distinct=len(values))
         if support < self.least:
             return None
@@ -304,11 +304,11 @@ def _sources_of_arguments(found: _Found) -> Iterator[Invariant]:
         for kind_of_text, counted in ((False, counts), (True, texts)):
             counted.update(
                 {
-                    (call.tool, one.path, source)
+                    (call.tool, argument.path, source)
                     for call in run.facts.calls
-                    for one in call.arguments
-                    if (one.kind == "text") is kind_of_text
-                    for source in one.sources
+                    for argument in call.arguments
+                    if (argument.kind == "text") is kind_of_text
+                    for source in argument.sources
                     if source != MANY
                 }
             )
@@ -325,8 +325,8 @@ def _sources_of_arguments(found: _Found) -> Iterator[Invariant]:
 
 def _of_argument(found: _Found, tool: str, path: str, sources: Mapping[str, int]) -> Iterator[Invariant]:
     """Yield where an argument's value stands; ``sources`` are those that runs show, with their runs."""
-    asked = Invariant(kind=Kind.STANDS, tool=tool, path=path)
-    least = sum(any(run.arguments(asked)) for run in found.runs) - found.most_broken
+    invariant = Invariant(kind=Kind.STANDS, tool=tool, path=path)
+    least = sum(any(run.arguments(invariant)) for run in found.runs) - found.most_broken
     always = []
     for source in sources:
         one = Invariant(kind=Kind.EQUALS, tool=tool, path=path, other=source, familiar=found.familiar)
@@ -347,8 +347,8 @@ def _of_argument(found: _Found, tool: str, path: str, sources: Mapping[str, int]
 
 def _cover(found: _Found, tool: str, path: str) -> list[str]:
     """Return the fewest sources, at most ``_COVERING``, of which nearly each run uses one; else nothing."""
-    asked = Invariant(kind=Kind.STANDS, tool=tool, path=path)
-    shown = [one.sources for run in found.runs for _, _, one in run.arguments(asked)]
+    invariant = Invariant(kind=Kind.STANDS, tool=tool, path=path)
+    shown = [argument.sources for run in found.runs for _, _, argument in run.arguments(invariant)]
     left = [sources for sources in shown if MANY not in sources and found.familiar.issuperset(sources)]
     chosen: list[str] = []
     while left and len(chosen) < _COVERING:
@@ -363,13 +363,13 @@ def _cover(found: _Found, tool: str, path: str) -> list[str]:
 
 def _conditional(found: _Found, tool: str, path: str, sources: Mapping[str, int]) -> Iterator[Invariant]:
     """Yield sources of a value that hold where a result has a value."""
-    asked = Invariant(kind=Kind.STANDS, tool=tool, path=path)
+    invariant = Invariant(kind=Kind.STANDS, tool=tool, path=path)
     using: defaultdict[str, set[int]] = defaultdict(set)
     among = set[int]()
     for number, run in enumerate(found.runs):
-        for _, _, one in run.arguments(asked):
+        for _, _, argument in run.arguments(invariant):
             among.add(number)
-            for source in one.sources:
+            for source in argument.sources:
                 using[source].add(number)
     for source in sources:
         for where, value in found.deciding(using[source], among, tried=len(sources)):
@@ -418,14 +418,14 @@ def _conditions(found: _Found) -> Iterator[Invariant]:
             yield from _where(found, one, found.calling(tool) | found.calling(other), len(branching) ** 2)
 
 
-def _where(found: _Found, one: Invariant, having: set[int], tried: int) -> Iterator[Invariant]:
+def _where(found: _Found, invariant: Invariant, having: set[int], tried: int) -> Iterator[Invariant]:
     """Yield an invariant for each condition that is known before its tool is called."""
     for where, value in found.deciding(having, set(range(len(found.runs))), tried=tried):
         giver = where.partition("\t")[0]
-        is_before = found.before[giver, one.tool] and not found.before[one.tool, giver]
+        is_before = found.before[giver, invariant.tool] and not found.before[invariant.tool, giver]
         is_call = value in {CALLED, NOT_CALLED}
-        if (is_before and not is_call) or (one.kind is Kind.WHEN_NOT and value == CALLED):
-            yield replace(one, where=where, value=value)
+        if (is_before and not is_call) or (invariant.kind is Kind.WHEN_NOT and value == CALLED):
+            yield replace(invariant, where=where, value=value)
 
 
 def _missing(found: _Found, kind: Kind, tools: Sequence[str]) -> Invariant:
@@ -468,49 +468,49 @@ def _of_path(found: _Found, tool: str, path: str) -> Iterator[Invariant]:
         return Invariant(kind=kind, tool=tool, path=path)
 
     def each(run: Run) -> list[Argument]:
-        return [one for _, _, one in run.arguments(of(Kind.FORMAT))]
+        return [argument for _, _, argument in run.arguments(of(Kind.FORMAT))]
 
-    kinds = {one.kind for run in found.runs for one in each(run)}
+    kinds = {argument.kind for run in found.runs for argument in each(run)}
     if "text" in kinds:
-        _settle_limits(found, of(Kind.SOURCED), lambda run: [one.unsourced for one in each(run)])
-        _settle_limits(found, of(Kind.LENGTH), lambda run: [one.length for one in each(run)])
+        _settle_limits(found, of(Kind.SOURCED), lambda run: [argument.unsourced for argument in each(run)])
+        _settle_limits(found, of(Kind.LENGTH), lambda run: [argument.length for argument in each(run)])
         _settle_values(found, of(Kind.LANGUAGE), lambda run: {one.language for one in each(run)} - {""})
         _settle_words(found, of(Kind.WORDS), each)
         return
-    _settle_values(found, of(Kind.FORMAT), lambda run: {form_of(one) for one in each(run)})
+    _settle_values(found, of(Kind.FORMAT), lambda run: {form_of(argument) for argument in each(run)})
     if not found.has_source(tool, path):
-        _settle_values(found, of(Kind.CONSTANT), lambda run: {one.value for one in each(run)})
+        _settle_values(found, of(Kind.CONSTANT), lambda run: {argument.value for argument in each(run)})
         yield from _decided(found, of(Kind.CONSTANT))
         if kinds == {"number"}:
-            _settle_limits(found, of(Kind.RANGE), lambda run: [number_in(one) for one in each(run)])
+            _settle_limits(found, of(Kind.RANGE), lambda run: [number_in(argument) for argument in each(run)])
 
 
-def _decided(found: _Found, one: Invariant) -> Iterator[Invariant]:
+def _decided(found: _Found, invariant: Invariant) -> Iterator[Invariant]:
     """Yield the value that an argument has where a result has one, or another tool was called or not."""
     having: defaultdict[str, set[int]] = defaultdict(set)
     for number, run in enumerate(found.runs):
-        for _, _, argument in run.arguments(one):
+        for _, _, argument in run.arguments(invariant):
             having[argument.value].add(number)
     if not 1 < len(having) <= _MOST_CHOICES:
         return
     among = set[int]().union(*having.values())
     for value, runs in having.items():
         for where, said in found.deciding(runs, among, tried=len(having)):
-            yield replace(one, where=where, value=said, values=frozenset({value}))
+            yield replace(invariant, where=where, value=said, values=frozenset({value}))
 
 
-def _settle_values(found: _Found, one: Invariant, values_of: Callable[[Run], set[str]]) -> None:
+def _settle_values(found: _Found, invariant: Invariant, values_of: Callable[[Run], set[str]]) -> None:
     """Settle the values that runs show, if they are few; values of one run alone would be new without it."""
     per_run = [values_of(run) for run in found.runs]
     counts = Counter(chain.from_iterable(per_run))
     support = sum(map(bool, per_run))
-    is_few = one.kind in {Kind.KNOWN, Kind.CALLER} or len(counts) <= _MOST_CHOICES
-    if support >= found.least * max(1, len(counts) * (one.kind is not Kind.KNOWN)) and is_few:
+    is_few = invariant.kind in {Kind.KNOWN, Kind.CALLER} or len(counts) <= _MOST_CHOICES
+    if support >= found.least * max(1, len(counts) * (invariant.kind is not Kind.KNOWN)) and is_few:
         lone = [number for number, values in enumerate(per_run) if any(counts[each] == 1 for each in values)]
-        found.settle(replace(one, values=frozenset(counts)), support, lone)
+        found.settle(replace(invariant, values=frozenset(counts)), support, lone)
 
 
-def _settle_limits(found: _Found, one: Invariant, numbers_of: Callable[[Run], Sequence[float]]) -> None:
+def _settle_limits(found: _Found, invariant: Invariant, numbers_of: Callable[[Run], Sequence[float]]) -> None:
     """Settle the lowest and the highest number that runs show; a run that alone reaches one breaks it."""
     per_run = [(min(numbers), max(numbers)) if (numbers := numbers_of(run)) else None for run in found.runs]
     seen = [(low, high) for each in per_run if each for low, high in [each]]
@@ -523,10 +523,10 @@ def _settle_limits(found: _Found, one: Invariant, numbers_of: Callable[[Run], Se
         for number, each in enumerate(per_run)
         if each and ((each[0] == low and lows[low] == 1) or (each[1] == high and highs[high] == 1))
     ]
-    found.settle(replace(one, low=low, high=high), len(seen), lone)
+    found.settle(replace(invariant, low=low, high=high), len(seen), lone)
 
 
-def _settle_words(found: _Found, one: Invariant, each: Callable[[Run], Sequence[Argument]]) -> None:
+def _settle_words(found: _Found, invariant: Invariant, each: Callable[[Run], Sequence[Argument]]) -> None:
     per_run = [{f"{word:x}" for argument in each(run) for word in argument.words} for run in found.runs]
     counts = Counter(chain.from_iterable(per_run))
     support = sum(bool(each(run)) for run in found.runs)
@@ -534,7 +534,7 @@ def _settle_words(found: _Found, one: Invariant, each: Callable[[Run], Sequence[
     most = max(new)
     lone = [number for number, count in enumerate(new) if count == most and new.count(most) == 1]
     if support >= LEAST_RUNS:
-        found.settle(replace(one, high=most, values=frozenset(counts)), support, lone)
+        found.settle(replace(invariant, high=most, values=frozenset(counts)), support, lone)
 
 
 def _accusing(lone: Mapping[Kind, set[int]], runs: int) -> tuple[frozenset[Kind], float]:

@@ -193,16 +193,18 @@ class Comparison:
 
 
 def with_broken(
-    found: Comparison, broken: Sequence[Violation], accusing: Sequence[Violation], steps: Sequence[int]
+    comparison: Comparison, broken: Sequence[Violation], accusing: Sequence[Violation], steps: Sequence[int]
 ) -> Comparison:
     """Return a comparison with what the run breaks of what its workflow always does."""
     if not broken:
-        return found
-    scores = dict(zip(steps, (_BESIDE * score for score in found.scores), strict=True))
-    for one in broken:
-        consequence = _CONSEQUENCE if one.step != broken[0].step else 0.0
-        scores[one.step] = max(scores[one.step], min(MOST_EVIDENCE, one.evidence) - consequence)
-    return replace(found, scores=tuple(scores.values()), broken=tuple(broken), accusing=tuple(accusing))
+        return comparison
+    scores = dict(zip(steps, (_BESIDE * score for score in comparison.scores), strict=True))
+    for violation in broken:
+        consequence = _CONSEQUENCE if violation.step != broken[0].step else 0.0
+        scores[violation.step] = max(
+            scores[violation.step], min(MOST_EVIDENCE, violation.evidence) - consequence
+        )
+    return replace(comparison, scores=tuple(scores.values()), broken=tuple(broken), accusing=tuple(accusing))
 
 
 def compare(trajectory: Trajectory, spectrum: Spectrum) -> Comparison:
@@ -222,10 +224,10 @@ def compare_elements(elements: Sequence[Element], steps: Sequence[int], spectrum
     before = spectrum.runs
     if before.passed < LEAST_PASSING:
         return Comparison(scores=(0.0,) * len(steps), increases=(), runs=before)
-    own = dict.fromkeys(digest_of(each.key) for each in found)
+    own = dict.fromkeys(digest_of(element.key) for element in found)
     counted, usual = with_run(spectrum, own, Said.FAILED), novelty(spectrum)
-    actions = [each.key for each in elements if each.key[0] == ACTION]
-    judged = [_apart(_discounted(increase(each, counted), usual), actions, spectrum) for each in found]
+    actions = [element.key for element in elements if element.key[0] == ACTION]
+    judged = [_apart(_discounted(increase(element, counted), usual), actions, spectrum) for element in found]
     return Comparison(
         scores=_scores(judged, steps),
         increases=tuple(
@@ -276,10 +278,10 @@ def _apart(one: Increase, actions: Sequence[str], spectrum: Spectrum) -> Increas
     return replace(one, evidence=max(0.0, one.evidence + math.log(apart)))
 
 
-def _comparable(found: Sequence[Element], spectrum: Spectrum) -> list[Element]:
+def _comparable(elements: Sequence[Element], spectrum: Spectrum) -> list[Element]:
     """Return the elements that were kept of all passing runs: of long ones, agents only."""
     is_cut = spectrum.of(CUT).passed > _MOST_CUT * spectrum.runs.passed
-    return [each for each in found if not is_cut or each.key[0] == AGENT]
+    return [element for element in elements if not is_cut or element.key[0] == AGENT]
 
 
 def _scores(judged: Sequence[Increase], steps: Sequence[int]) -> tuple[float, ...]:

@@ -53,19 +53,19 @@ class Leaf:
 
 def leaves_of(text: str) -> list[Leaf]:
     """Return the values of a text: those of its JSON in reading order, at most ``MAX_LEAVES``."""
-    found: list[Leaf] = []
+    leaves: list[Leaf] = []
     waiting: list[tuple[str, int, Any]] = [("", 0, structured(text))] if text.strip() else []
-    while waiting and len(found) < MAX_LEAVES:
+    while waiting and len(leaves) < MAX_LEAVES:
         path, depth, value = waiting.pop()
         inner = structured(value) if isinstance(value, str) and path else value
         parts = list(_parts(path, inner)) if depth < _MAX_DEPTH else []
         if isinstance(inner, list):
-            found.append(_size(path, len(inner)))
+            leaves.append(_size(path, len(inner)))
         if parts:
             waiting.extend((each, depth + 1, part) for each, part in reversed(parts))
         elif not isinstance(inner, list | dict):
-            found.append(_leaf(path, inner))
-    return found
+            leaves.append(_leaf(path, inner))
+    return leaves
 
 
 def _parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:

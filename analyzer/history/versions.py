@@ -55,7 +55,7 @@ def version_of(trajectory: Trajectory, models: Iterable[str] = (), release: str 
     """
     return Version(
         prompts=_digest({f"{one.agent}\0{_CHANGING.sub('#', one.instructions)}" for one in trajectory.steps}),
-        tools=_digest({f"{one.agent}\0{one.tools}" for one in trajectory.steps if one.tools}),
+        tools=_digest({f"{step.agent}\0{step.tools}" for step in trajectory.steps if step.tools}),
         models=_digest(set(models)),
         release=release[:80],
     )

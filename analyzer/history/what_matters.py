@@ -201,7 +201,7 @@ def _is_time(key: object) -> bool:
 def _figures(text: str) -> Values:
     from analyzer.lineage.figures import figures  # noqa: PLC0415 - the pages import this module
 
-    return {one.value: one.literal for one in reversed(figures(text)) if not one.is_label}
+    return {figure.value: figure.literal for figure in reversed(figures(text)) if not figure.is_label}
 
 
 def _numbers(text: str) -> Values:
@@ -228,7 +228,7 @@ def _readings(literal: str) -> Iterator[float]:
 def _things(text: str) -> Values:
     from analyzer.lineage.values import values_in  # noqa: PLC0415 - as above
 
-    return {one.literal.casefold().strip("#/"): one.literal for one in reversed(values_in(text))}
+    return {value.literal.casefold().strip("#/"): value.literal for value in reversed(values_in(text))}
 
 
 def _tokens(text: str) -> Values:

@@ -203,8 +203,8 @@ class Attributor:
         """Return the attribution as labels correct it, pooled with the workflow's other runs."""
         attribution = as_labelled(attribution, self.worths)
         is_blame = isinstance(attribution.verdict, Blame)
-        found = self.past.compare(trajectory) if self.past and is_blame else None
-        return attribution if found is None else pooled_with(attribution, trajectory, found)
+        comparison = self.past.compare(trajectory) if self.past and is_blame else None
+        return attribution if comparison is None else pooled_with(attribution, trajectory, comparison)
 
     def _ranked_at_home(self, trajectory: Trajectory) -> Ranking | None:
         """Return the ranker's ranking of a run of a system that it was trained on; else ``None``."""

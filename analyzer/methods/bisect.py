@@ -181,9 +181,9 @@ class Bisect:
         blamed = self._verdict(trajectory, belief, asked.total())
         if not asked:
             return blamed
-        found = suspects.get(blamed.step, _Suspect(step=blamed.step))
-        quoted = check_quotes(trajectory, [(found.step, found.quote)]).evidence
-        return supported_in_its_step(trajectory, replace(blamed, fix=found.fix, evidence=quoted))
+        suspect = suspects.get(blamed.step, _Suspect(step=blamed.step))
+        quoted = check_quotes(trajectory, [(suspect.step, suspect.quote)]).evidence
+        return supported_in_its_step(trajectory, replace(blamed, fix=suspect.fix, evidence=quoted))
 
     def _verdict(self, trajectory: Trajectory, belief: Belief, questions: int) -> Blame:
         order = sorted(range(len(belief)), key=lambda place: (-belief[place], place))
@@ -262,9 +262,9 @@ def _kept(
     """Return a step's latest fix, and its latest quote that is in the run."""
     if now is None:
         return {}
-    known = before.get(now.step, _Suspect(step=now.step))
+    suspect = before.get(now.step, _Suspect(step=now.step))
     is_true = bool(check_quotes(trajectory, [(now.step, now.quote)]).evidence)
-    return {now.step: replace(now, quote=now.quote if is_true else known.quote, fix=now.fix or known.fix)}
+    return {now.step: replace(now, quote=now.quote if is_true else suspect.quote, fix=now.fix or suspect.fix)}
 
 
 def _hints(trajectory: Trajectory) -> Sequence[tuple[int, float]]:

@@ -79,46 +79,46 @@ class History:
 
     def investigate(self, trajectory: Trajectory) -> Inquiry:
         """Return the verdict at once, without yielding a prompt."""
-        found = None if self.past is None else self.past.compare(trajectory)
-        if found is None:
+        comparison = None if self.past is None else self.past.compare(trajectory)
+        if comparison is None:
             return answered(Abstention(status=Status.ERROR, reason=_NO_PAST))
-        return answered(judge_by_history(trajectory, found))
+        return answered(judge_by_history(trajectory, comparison))
 
 
-def judge_by_history(trajectory: Trajectory, found: Comparison) -> Verdict:
+def judge_by_history(trajectory: Trajectory, comparison: Comparison) -> Verdict:
     """Judge a run by its workflow's history alone."""
     if not trajectory.steps:
         return Abstention(status=Status.ERROR, reason="the run has no steps to blame")
-    candidates = ranked(shares_of(found), trajectory, _RANKED)
-    if not found.is_any:
-        return Abstention(status=Status.UNDETERMINED, reason=_nothing(found), ranking=candidates)
+    candidates = ranked(shares_of(comparison), trajectory, _RANKED)
+    if not comparison.is_any:
+        return Abstention(status=Status.UNDETERMINED, reason=_nothing(comparison), ranking=candidates)
     first = candidates[0]
     blame = Blame(
         agent=first.agent,
         step=first.step,
-        reason=reason_of(found, first),
+        reason=reason_of(comparison, first),
         confidence=first.probability,
-        evidence=_quotes(found, first.step),
+        evidence=_quotes(comparison, first.step),
         ranking=candidates,
     )
     return at_most(MOST_CONFIDENT, blame)
 
 
-def shares_of(found: Comparison) -> LogShares:
+def shares_of(comparison: Comparison) -> LogShares:
     """Return the history's opinion as it enters the pool."""
-    return temper(found.shares(), 1 / WEIGHT)
+    return temper(comparison.shares(), 1 / WEIGHT)
 
 
-def pooled_with(attribution: Attribution, trajectory: Trajectory, found: Comparison) -> Attribution:
+def pooled_with(attribution: Attribution, trajectory: Trajectory, comparison: Comparison) -> Attribution:
     """Return an attribution pooled with the history of the run's workflow; unchanged if nothing stands out.
 
     The opinion behind the verdict is taken from its ranking, which gives only five steps a probability of
     their own; on the example systems, this made no difference to any verdict.
     """
     verdict = _blame_of(attribution.verdict)
-    if verdict is None or not found.is_any:
+    if verdict is None or not comparison.is_any:
         return attribution
-    pooled = with_history(verdict, relative(verdict.ranking, trajectory), trajectory, found)
+    pooled = with_history(verdict, relative(verdict.ranking, trajectory), trajectory, comparison)
     return replace(attribution, verdict=pooled, method=f"{attribution.method}+history")
 
 
@@ -138,45 +138,45 @@ def _blame_of(verdict: Verdict) -> Blame | None:
     )
 
 
-def with_history(verdict: Blame, shares: LogShares, trajectory: Trajectory, found: Comparison) -> Blame:
+def with_history(verdict: Blame, shares: LogShares, trajectory: Trajectory, comparison: Comparison) -> Blame:
     """Pool a verdict with the history of the run's workflow; unchanged if nothing stands out.
 
     Args:
         verdict: the verdict without it.
         shares: the log-probabilities behind the verdict.
         trajectory: the run.
-        found: its comparison with other runs.
+        comparison: of the run with others.
     """
-    if not found.is_any:
+    if not comparison.is_any:
         return verdict
-    pooled = pool([Opinion(shares=shares), Opinion(shares=shares_of(found))])
+    pooled = pool([Opinion(shares=shares), Opinion(shares=shares_of(comparison))])
     candidates = ranked(pooled, trajectory, _RANKED)
     first = candidates[0]
-    is_own = any(each.element.step == first.step for each in found.increases)
-    is_own = is_own or any(each.step == first.step for each in found.broken)
+    is_own = any(increase.element.step == first.step for increase in comparison.increases)
+    is_own = is_own or any(violation.step == first.step for violation in comparison.broken)
     if first.step == verdict.step:
-        reason = f"{verdict.reason} {reason_of(found, first)}" if is_own else verdict.reason
+        reason = f"{verdict.reason} {reason_of(comparison, first)}" if is_own else verdict.reason
         merged = replace(verdict, reason=reason, confidence=first.probability, ranking=candidates)
         return at_most(MOST_CONFIDENT, merged)
     named = f"step {verdict.step} of {agent_in_prose(verdict.agent)}"
     blame = Blame(
         agent=first.agent,
         step=first.step,
-        reason=f"{reason_of(found, first)} (without other runs: {named}: {verdict.reason})",
+        reason=f"{reason_of(comparison, first)} (without other runs: {named}: {verdict.reason})",
         confidence=first.probability,
         ranking=candidates,
     )
     return at_most(MOST_CONFIDENT, blame)
 
 
-def reason_of(found: Comparison, first: Ranked) -> str:
+def reason_of(comparison: Comparison, first: Ranked) -> str:
     """Return why the history blames a step, as a sentence."""
-    broken = [_as_sentence(each) for each in found.broken if each.step == first.step]
-    own = [each for each in found.increases if each.element.step == first.step]
-    if broken and not any(each.shown.failed > 1 for each in own):
+    broken = [_as_sentence(violation) for violation in comparison.broken if violation.step == first.step]
+    own = [increase for increase in comparison.increases if increase.element.step == first.step]
+    if broken and not any(increase.shown.failed > 1 for increase in own):
         return broken[0]
     if not own:
-        return _nothing(found)
+        return _nothing(comparison)
     strongest = own[0]
     beside = f"Step {first.step}: {agent_in_prose(first.agent)} {_evidence(strongest)}."
     return f"{broken[0]} {beside}" if broken else beside
@@ -186,20 +186,20 @@ def _as_sentence(broken: Violation) -> str:
     return f"{broken.text[:1].upper()}{broken.text[1:]} (step {broken.step})."
 
 
-def suspected(trajectory: Trajectory, found: Comparison) -> Blame | None:
+def suspected(trajectory: Trajectory, comparison: Comparison) -> Blame | None:
     """Return the suspected failure of a run that reports none; ``None`` if nothing that it breaks accuses it.
 
     Whether it is accused takes invariants that good runs hardly break; which step did it, all of them.
     """
-    if not found.accusing or not trajectory.steps:
+    if not comparison.accusing or not trajectory.steps:
         return None
-    strongest = found.accusing[0]
+    strongest = comparison.accusing[0]
     odds = _PRIOR * math.exp(min(strongest.evidence, MOST_EVIDENCE))
     probability = round(odds / (1 + odds), 4)
-    shown = ranked(found.shares(), trajectory, _RANKED)
+    shown = ranked(comparison.shares(), trajectory, _RANKED)
     ranking = tuple(replace(one, probability=round(one.probability * probability, 4)) for one in shown)
     first = ranking[0]
-    reason = reason_of(found, first)
+    reason = reason_of(comparison, first)
     if strongest.step != first.step:
         reason = f"{reason} {_as_sentence(strongest)}"
     return Blame(
@@ -208,25 +208,25 @@ def suspected(trajectory: Trajectory, found: Comparison) -> Blame | None:
         reason=reason,
         confidence=first.probability,
         mode=_MODES.get(strongest.held.invariant.kind, FailureMode.OTHER).value,
-        evidence=_quotes(found, first.step),
+        evidence=_quotes(comparison, first.step),
         ranking=ranking,
         status=Status.SUSPECTED,
         failed_probability=probability,
     )
 
 
-def _quotes(found: Comparison, step: int) -> tuple[Evidence, ...]:
-    arguments = (each.broken.argument for each in found.broken if each.step == step)
+def _quotes(comparison: Comparison, step: int) -> tuple[Evidence, ...]:
+    arguments = (violation.broken.argument for violation in comparison.broken if violation.step == step)
     quotes = dict.fromkeys(one.literal for one in arguments if one is not None and one.literal)
     return tuple(Evidence(step=step, quote=quote) for quote in list(quotes)[:_QUOTES])
 
 
-def _evidence(each: Increase) -> str:
-    shown, reached, interval = each.shown, each.reached, each.interval
+def _evidence(increase: Increase) -> str:
+    shown, reached, interval = increase.shown, increase.reached, increase.interval
     return (
-        f"{each.element.text}, as {_runs(shown.failed)} that failed and {shown.passed} that passed; of the"
-        f" runs that get there, {reached.failed} of {reached.n} failed (Increase {each.value:+.2f}, 95 %"
-        f" interval {interval.low:+.2f} to {interval.high:+.2f})"
+        f"{increase.element.text}, as {_runs(shown.failed)} that failed and {shown.passed} that passed;"
+        f" of the runs that get there, {reached.failed} of {reached.n} failed"
+        f" (Increase {increase.value:+.2f}, 95 % interval {interval.low:+.2f} to {interval.high:+.2f})"
     )
 
 
@@ -234,8 +234,8 @@ def _runs(n: int) -> str:
     return f"{n} run{'' if n == 1 else 's'}"
 
 
-def _nothing(found: Comparison) -> str:
-    before = found.runs
+def _nothing(comparison: Comparison) -> str:
+    before = comparison.runs
     known = f"{_runs(before.passed)} that passed and {before.failed} that failed"
     if before.passed < LEAST_PASSING:
         return f"Of this workflow only {known} are known; {LEAST_PASSING} that passed are needed."

@@ -95,8 +95,8 @@ def influence_graph(trajectory: Trajectory) -> InfluenceGraph:
     for edge in edges.values():
         sources[edge.target].append(edge)
     return {
-        step: tuple(sorted(found, key=lambda edge: (ranks[edge.tie], edge.source)))
-        for step, found in sources.items()
+        step: tuple(sorted(influences, key=lambda edge: (ranks[edge.tie], edge.source)))
+        for step, influences in sources.items()
     }
 
 
@@ -499,13 +499,13 @@ def _answer_in(reply: Reply, trajectory: Trajectory) -> InvestigatorReply | str:
 
 def _hops(trajectory: Trajectory, answer: InvestigatorReply) -> list[int]:
     """Return the existing steps of the path after the blamed one, latest first, then the blamed step."""
-    later = {each.step for each in answer.path if each.step > answer.step}
+    later = {quote.step for quote in answer.path if quote.step > answer.step}
     known = [step for step in sorted(later, reverse=True) if step_at(trajectory, step) is not None]
     return [*known, answer.step]
 
 
 def _is_confirmed(trajectory: Trajectory, answer: InvestigatorReply, step: int) -> bool:
-    quotes = [(each.step, each.quote) for each in (*answer.path, *answer.evidence) if each.step == step]
+    quotes = [(quote.step, quote.quote) for quote in (*answer.path, *answer.evidence) if quote.step == step]
     return bool(check_quotes(trajectory, quotes).evidence)
 
 
@@ -517,32 +517,32 @@ def _unconfirmed(trajectory: Trajectory, answer: InvestigatorReply) -> int | Non
 
 def _verdict(trajectory: Trajectory, answer: InvestigatorReply) -> Verdict:
     quoted = [*answer.path, *answer.evidence]
-    found = claim(trajectory, answer.model_copy(update={"evidence": quoted}))
+    blame = claim(trajectory, answer.model_copy(update={"evidence": quoted}))
     missing = _unconfirmed(trajectory, answer)
     hops = _hops(trajectory, answer)
     if missing is None or hops[0] == missing:
-        return supported(found)  # all quotes match, or none
+        return supported(blame)  # all quotes match, or none
     reached = hops[hops.index(missing) - 1]
-    return _held_back(trajectory, found, reached, missing)
+    return _held_back(trajectory, blame, reached, missing)
 
 
-def _held_back(trajectory: Trajectory, found: Blame, reached: int, missing: int) -> Blame:
+def _held_back(trajectory: Trajectory, blame: Blame, reached: int, missing: int) -> Blame:
     step = step_at(trajectory, reached)
     assert step is not None
     note = (
-        f"(The model blamed step {found.step}, but nothing it quoted stands in step {missing};"
+        f"(The model blamed step {blame.step}, but nothing it quoted stands in step {missing};"
         f" blame stays with step {reached})"
     )
-    confidence = round(found.confidence * _UNCONFIRMED, 4)
+    confidence = round(blame.confidence * _UNCONFIRMED, 4)
     others = [
-        (each.step, min(each.probability, confidence)) for each in found.ranking if each.step != reached
+        (each.step, min(each.probability, confidence)) for each in blame.ranking if each.step != reached
     ]
     return replace(
-        found,
+        blame,
         agent=step.agent,
         step=reached,
-        reason=join_sentences([found.reason, note]),
+        reason=join_sentences([blame.reason, note]),
         confidence=confidence,
-        fix="" if step.agent != found.agent else found.fix,
+        fix="" if step.agent != blame.agent else blame.fix,
         ranking=rank(trajectory, step, confidence, others),
     )

@@ -173,10 +173,10 @@ class Panel:
 
     def opinion(self, rows: Sequence[Sequence[float]]) -> LogShares:
         """Return the panel's log-probabilities over the rows of one run."""
-        heard = [Opinion(shares=signal_shares(rows), weight=self.signals)]
+        opinions = [Opinion(shares=signal_shares(rows), weight=self.signals)]
         if self.weights:
-            heard.append(Opinion(shares=linear_shares(self.weights, rows)))
-        return pool(heard)
+            opinions.append(Opinion(shares=linear_shares(self.weights, rows)))
+        return pool(opinions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

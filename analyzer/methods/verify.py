@@ -118,7 +118,7 @@ def read_rulings(
             first = error.errors(include_url=False)[0]
             problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
             continue
-        rulings = {each.step: _ruling(each, trajectory) for each in findings.answers}
+        rulings = {answer.step: _ruling(answer, trajectory) for answer in findings.answers}
         missing = [step for step in candidates if step not in rulings]
         if not missing:
             return {step: rulings[step] for step in candidates}
@@ -126,19 +126,19 @@ def read_rulings(
     return problem
 
 
-def _ruling(found: _Finding, trajectory: Trajectory) -> Ruling:
+def _ruling(finding: _Finding, trajectory: Trajectory) -> Ruling:
     """Check a quote against all steps: proof that a fault was repaired is in a later step."""
-    quoted = [(found.step, found.quote)] if found.quote else []
-    elsewhere = (step.index for step in trajectory.steps if quoted and says(step, found.quote))
-    quoted += [(index, found.quote) for index in islice(elsewhere, 1)]
+    quoted = [(finding.step, finding.quote)] if finding.quote else []
+    elsewhere = (step.index for step in trajectory.steps if quoted and says(step, finding.quote))
+    quoted += [(index, finding.quote) for index in islice(elsewhere, 1)]
     evidence = check_quotes(trajectory, quoted).evidence[:1]
-    sure = min(found.confidence, _SUREST) if evidence else 0.5 + (found.confidence - 0.5) * _DOUBTED
+    sure = min(finding.confidence, _SUREST) if evidence else 0.5 + (finding.confidence - 0.5) * _DOUBTED
     sure = max(sure, 0.5)  # a model that says "yes, confidence 0.1" has not said "no"
     return Ruling(
-        step=found.step,
-        probability=min(sure, _SUREST) if found.holds else 1 - min(sure, _SUREST),
-        why=found.why,
-        instead=found.instead,
+        step=finding.step,
+        probability=min(sure, _SUREST) if finding.holds else 1 - min(sure, _SUREST),
+        why=finding.why,
+        instead=finding.instead,
         evidence=evidence,
     )
 

@@ -142,15 +142,17 @@ def advice(installed: Installed, source: str) -> str:
         installed: what its Python has.
         source: the text of its own files (``own_source``), of which the imports count.
     """
-    found = [one for one in _FRAMEWORKS if one.package in installed.packages and _imports(source, one.module)]
-    if not found:
+    frameworks = [
+        one for one in _FRAMEWORKS if one.package in installed.packages and _imports(source, one.module)
+    ]
+    if not frameworks:
         return ""
-    wanted = (*(() if installed.is_ready else _SDK), *(one.instrumentation for one in found))
+    wanted = (*(() if installed.is_ready else _SDK), *(framework.instrumentation for framework in frameworks))
     missing = [each for each in dict.fromkeys(wanted) if each and each not in installed.packages]
     if not missing:
         return ""
     return (
-        f"more can be seen of {', '.join(one.package for one in found)}: pip install {' '.join(missing)}"
+        f"more can be seen of {', '.join(one.package for one in frameworks)}: pip install {' '.join(missing)}"
         " in the program's environment, and run it again"
     )
 
@@ -266,11 +268,11 @@ def _imported(source: str, path: Path, root: Path) -> list[Path] | None:
     found: list[Path] = []
     for node in nodes:
         if isinstance(node, ast.Import):
-            found += [file for each in node.names for file in _files(root, each.name)]
+            found += [file for name in node.names for file in _files(root, name.name)]
         elif isinstance(node, ast.ImportFrom):
             base = root if not node.level else path.parents[min(node.level, len(path.parents)) - 1]
             module = f"{node.module}." if node.module else ""
-            found += [file for each in node.names for file in _files(base, f"{module}{each.name}")]
+            found += [file for name in node.names for file in _files(base, f"{module}{name.name}")]
     return found
 
 

@@ -381,7 +381,7 @@ def joined_with(
 def _agent_around(span: Span, around: Surroundings, actions: Mapping[Key, Action | None]) -> str:
     """Return the agent that a span or the spans around it name; empty if none does."""
     owners = (actions[key_of(each)] for each in (span, *around.ancestors(span)))
-    return next((each.agent for each in owners if each is not None and each.agent), "")
+    return next((owner.agent for owner in owners if owner is not None and owner.agent), "")
 
 
 def _without_agent(span: Span) -> Span:

@@ -79,7 +79,7 @@ def read_model_calls(calls: Iterable[PassedCall]) -> Iterator[tuple[PassedCall, 
     """
     kept: dict[str, tuple[Message, ...]] = {}
     asked: Asked = {}
-    for passed in sorted(calls, key=lambda one: one.start_ns):
+    for passed in sorted(calls, key=lambda passed_call: passed_call.start_ns):
         call = read_model_call(passed)
         if call is None:
             continue
@@ -233,8 +233,8 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
 
 def _apart(messages: Sequence[Message]) -> tuple[str, list[Message]]:
     """Return the instructions among messages, joined, and the other messages."""
-    system = [_text(each.get("content")) for each in messages if each.get("role") in _SYSTEM]
-    return "\n\n".join(system), [each for each in messages if each.get("role") not in _SYSTEM]
+    system = [_text(message.get("content")) for message in messages if message.get("role") in _SYSTEM]
+    return "\n\n".join(system), [message for message in messages if message.get("role") not in _SYSTEM]
 
 
 def _chat_message(said: Said) -> Message:
@@ -258,7 +258,7 @@ def _chat_asked(body: Body) -> tuple[str, Sequence[Message]]:
 
 def _chat_said(answer: Body) -> Sequence[Message]:
     choices = _dicts(answer.get("choices"))[:1]
-    return [_with_calls(each["message"]) for each in choices if isinstance(each.get("message"), dict)]
+    return [_with_calls(choice["message"]) for choice in choices if isinstance(choice.get("message"), dict)]
 
 
 def _with_calls(message: Body) -> Message:
@@ -268,7 +268,7 @@ def _with_calls(message: Body) -> Message:
         found["tool_calls"] = [_function(legacy)]
     if calls := found.get("tool_calls"):
         found["tool_calls"] = [
-            {**each, "function": _of_custom(each["custom"])} if each.get("custom") else each for each in calls
+            {**call, "function": _of_custom(call["custom"])} if call.get("custom") else call for call in calls
         ]
     if found.get("role") == "function":
         found["role"] = "tool"
@@ -348,7 +348,7 @@ def _responses_said(answer: Body) -> Sequence[Message]:
 
 
 def _responses_joined(events: Sequence[Body]) -> Body:
-    wholes = [each["response"] for each in events if isinstance(each.get("response"), dict)]
+    wholes = [event["response"] for event in events if isinstance(event.get("response"), dict)]
     whole: Body = wholes[-1] if wholes else {}
     items = [event["item"] for event in events if event.get("type") == "response.output_item.done"]
     return {**whole, "output": whole.get("output") or items}

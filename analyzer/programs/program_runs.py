@@ -99,17 +99,17 @@ def runs_of_program(
         new_id: makes ids.
     """
     # A trace without a step of an agent, such as one of an HTTP client alone, owns no call.
-    with_steps = [one for one in traces if one.trajectory.steps]
+    with_steps = [trace for trace in traces if trace.trajectory.steps]
     bare = [one for one in with_steps if is_bare(one.trace.spans, reader)]
     own = [one for one in with_steps if not is_bare(one.trace.spans, reader)]
     shares, left = owners_of(calls, [one.trace.spans for one in own])
-    told: list[Run] = []
+    runs: list[Run] = []
     for one, share in zip(own, shares, strict=True):
         spans, others = joined_with(one.trace.spans, share, reader, new_id)
         left += others
-        told.append(_ordered(replace(one.trace, spans=spans), reader))
-    found = tuple(_as_one(group, program, new_id) for group in together(told))
-    if alone := [one.trace.spans for one in bare if not _is_repeated(one, told)]:
+        runs.append(_ordered(replace(one.trace, spans=spans), reader))
+    found = tuple(_as_one(group, program, new_id) for group in together(runs))
+    if alone := [one.trace.spans for one in bare if not _is_repeated(one, runs)]:
         parts = gathered(alone, left, program, new_id)
         rest, _ = joined_with(parts, left, reader, new_id, numbering())  # all calls are inside
         return (*found, _ordered(Trace(spans=rest), reader))
@@ -188,9 +188,9 @@ def _part(run: Run) -> _Part:
         quotes=continuation_of(run.trace, replace(run.trajectory, output=answer)),
         first_agent=steps[0].agent if steps else UNKNOWN_AGENT,
         declares=any(
-            GEN_AI_WORKFLOW_NAME in one.attributes and one.scope != RUN_SCOPE
-            for one in run.trace.spans
-            if not one.parent_id
+            GEN_AI_WORKFLOW_NAME in span.attributes and span.scope != RUN_SCOPE
+            for span in run.trace.spans
+            if not span.parent_id
         ),
         asked=asked,
         told=asked | _topics(said),
@@ -256,7 +256,7 @@ def _as_one(traces: Sequence[Run], program: str, new_id: NewId) -> Run:
         traces[0].trace,
         spans=spans,
         run_id="",
-        warnings=tuple(dict.fromkeys(each for one in traces for each in one.trace.warnings)),
+        warnings=tuple(dict.fromkeys(warning for one in traces for warning in one.trace.warnings)),
         complete=all(one.trace.complete for one in traces),
     )
     return _ordered(trace, traces[0].reader)

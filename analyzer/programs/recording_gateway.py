@@ -81,7 +81,7 @@ def upstreams(environ: Mapping[str, str]) -> dict[str, str]:
 
 def unrecorded(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the variables that the user set to addresses which no call can be recorded on the way to."""
-    given = {each.variable: environ.get(each.variable, "").strip() for each in BASE_URLS}
+    given = {base_url.variable: environ.get(base_url.variable, "").strip() for base_url in BASE_URLS}
     return tuple(name for name, url in given.items() if url and not _is_plain(url))
 
 

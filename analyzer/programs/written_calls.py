@@ -122,11 +122,11 @@ def _listed(text: str) -> Iterator[Message]:
         calls = ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return
-    for each in calls if isinstance(calls, list) else ():
-        function = each.get("function") if isinstance(each, dict) else None
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict):
             yield _call(
-                str(function.get("name")), _arguments(function.get("arguments")), str(each.get("id") or "")
+                str(function.get("name")), _arguments(function.get("arguments")), str(call.get("id") or "")
             )
 
 

@@ -54,9 +54,9 @@ def pull_mlflow(wanted: Wanted) -> Conversation:
         return Page(items=items, cursor=answer.get("next_page_token"))
 
     def use(traces: Mapping[str, Any]) -> Conversation:
-        for some in batches([*traces]):
-            held = yield Ask(path=f"{_API}/batchGet", query=[("trace_ids", each) for each in some])
-            yield from _found(experiment, some, listed(held, "traces"))
+        for batch in batches([*traces]):
+            held = yield Ask(path=f"{_API}/batchGet", query=[("trace_ids", each) for each in batch])
+            yield from _found(experiment, batch, listed(held, "traces"))
 
     yield from paged("traces", ask, read, use, wanted.limit)
 
@@ -72,7 +72,7 @@ def _experiment(project: str) -> Generator[Ask, Any, str]:
 
 
 def _found(experiment: str, asked: Any, traces: list[Mapping[str, Any]]) -> Conversation:
-    whole = [one for one in traces if one.get("spans")]
+    whole = [trace for trace in traces if trace.get("spans")]
     if whole:
         page = f"#/experiments/{quote(experiment, safe='')}/traces?selectedEvaluationId="
         yield Found(

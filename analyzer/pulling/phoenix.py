@@ -47,8 +47,8 @@ def pull_phoenix(wanted: Wanted) -> Conversation:
         return Page(items=links, cursor=answer.get("next_cursor"))
 
     def use(links: Mapping[str, Any]) -> Conversation:
-        for some in batches([*links]):
-            yield from _spans(project, some, {each: links[each] for each in some if links[each]})
+        for batch in batches([*links]):
+            yield from _spans(project, batch, {each: links[each] for each in batch if links[each]})
 
     yield from paged("traces", ask, read, use, wanted.limit)
 
@@ -65,7 +65,7 @@ def _link(trace: Mapping[str, Any]) -> str:
 
 
 def _spans(project: str, traces: Sequence[str], links: Mapping[str, str]) -> Conversation:
-    asked = [("limit", str(_MOST)), *(("trace_id", each) for each in traces)]
+    asked = [("limit", str(_MOST)), *(("trace_id", trace) for trace in traces)]
 
     def ask(cursor: str, _left: int) -> Ask:
         return Ask(path=f"{project}/spans", query=[*asked, *_at(cursor)])

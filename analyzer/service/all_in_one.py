@@ -290,8 +290,8 @@ class _Service:
             await commands.follow()
 
         sockets = bind(settings.listeners[2])
-        for one in sockets:
-            lifetime.watched.callback(one.close)
+        for socket in sockets:
+            lifetime.watched.callback(socket.close)
         self._web = replace(settings.listeners[2], port=sockets[0].getsockname()[1])
         pages = PagesProcess(
             settings=settings,

@@ -40,15 +40,15 @@ class KafkaLane:
 
     def counts(self) -> KafkaCounts:
         """Return the counts for ``/metrics``."""
-        found = self.custody.counts
+        counts = self.custody.counts
         return KafkaCounts(
             published=self.publisher.published,
-            read=found.read,
-            reread=found.reread,
-            aside=found.aside,
-            expired=found.expired,
-            stale_commits=found.stale_commits,
-            failed_commits=found.failed_commits,
+            read=counts.read,
+            reread=counts.reread,
+            aside=counts.aside,
+            expired=counts.expired,
+            stale_commits=counts.stale_commits,
+            failed_commits=counts.failed_commits,
             partitions=len(self.custody.places),
             **self._spill_counts(),
         )

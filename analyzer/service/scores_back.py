@@ -93,11 +93,11 @@ class ScoresBack:
         runs = await self._window(since_ns)
         if not runs:
             return Delivered()
-        asked = [_scored(run_id, trajectory) for run_id, trajectory in runs.items()]
-        found = await self.reader.read(asked, since_ns)
+        scored_runs = [_scored(run_id, trajectory) for run_id, trajectory in runs.items()]
+        found = await self.reader.read(scored_runs, since_ns)
         if isinstance(found, TryLater | Rejected):
             return found
-        await self._hear(found, asked, runs)
+        await self._hear(found, scored_runs, runs)
         return Delivered()
 
     async def _window(self, since_ns: int) -> Mapping[str, Trajectory]:
@@ -114,9 +114,9 @@ class ScoresBack:
         return found
 
     async def _hear(
-        self, scores: Sequence[HumanScore], asked: Sequence[ScoredRun], runs: Mapping[str, Trajectory]
+        self, scores: Sequence[HumanScore], scored_runs: Sequence[ScoredRun], runs: Mapping[str, Trajectory]
     ) -> None:
-        owners, unclear = _Owners(asked), 0
+        owners, unclear = _Owners(scored_runs), 0
         for score in scores:
             run_id = owners.of(score)
             if (
@@ -133,8 +133,8 @@ class ScoresBack:
     async def _label(self, run_id: str, score: HumanScore, trajectory: Trajectory) -> bool:
         """Make a label of a score; return false if the score states nothing that fits the verdict."""
         in_db = self.corrections.commits.in_db
-        heard = await in_db(self.corrections.labels.labels, self.tenant, run_id)
-        if any(label.labelled_ns >= score.said_ns for label in heard):
+        labels = await in_db(self.corrections.labels.labels, self.tenant, run_id)
+        if any(label.labelled_ns >= score.said_ns for label in labels):
             return True
         verdict: StoredVerdict | None = await in_db(self.corrections.store.current, self.tenant, run_id)
         statement = None if verdict is None else statement_of(score, verdict, trajectory)
@@ -142,12 +142,12 @@ class ScoresBack:
             return False
         try:
             said = replace(statement, author=score.author)
-            given = await self.corrections.hear(verdict, said, score.said_ns)
+            accepted_label = await self.corrections.hear(verdict, said, score.said_ns)
         except LabelRefused as error:
             logger.debug("a score is no label", extra={"run_id": run_id, "reason": str(error)})
             return False
-        if given is not None and given.label.labelled_ns == score.said_ns:
-            about = {"run_id": run_id, "label": given.label.kind.value, "author": score.author}
+        if accepted_label is not None and accepted_label.label.labelled_ns == score.said_ns:
+            about = {"run_id": run_id, "label": accepted_label.label.kind.value, "author": score.author}
             logger.info("a person's score became a label", extra={"lane": self.lane, **about})
         return True
 

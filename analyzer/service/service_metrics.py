@@ -113,7 +113,7 @@ class ServiceMetrics(Collector):
         for metric in table.ITEMS:
             what = metric.name.removeprefix("blamespan_items_")
             yield metric.family(((one.value,), getattr(counts, what)) for one, counts in snapshot.items())
-        yield table.HELD.family(((one.value,), counts.held) for one, counts in snapshot.items())
+        yield table.HELD.family(((signal.value,), counts.held) for signal, counts in snapshot.items())
         kafka = self.kafka()
         yield table.KAFKA_RECORDS.family(
             ((name,), getattr(kafka, name)) for name in ("published", "read", "reread", "aside", "expired")
@@ -155,17 +155,17 @@ class ServiceMetrics(Collector):
             yield table.EARLY_LOOKS.family(((name,), count) for name, count in counts)
         yield table.EVICTED.single(self.pipeline.evictions)
         yield table.STORE_FAULTY.family(
-            ((name,), float(one.fault is not None)) for name, one in self.stores.items()
+            ((name,), float(condition.fault is not None)) for name, condition in self.stores.items()
         )
         yield table.TLS_FAILED.single(self.renewals.failed)
         yield table.VERDICTS_SENT.family(((str(one.signal),), one.sent) for one in self.deliveries)
         yield table.VERDICTS_REFUSED.family(((str(one.signal),), one.refused) for one in self.deliveries)
-        unsupported = (((str(one.signal),), one.unsupported) for one in self.deliveries)
+        unsupported = (((str(delivery.signal),), delivery.unsupported) for delivery in self.deliveries)
         yield table.VERDICTS_UNSUPPORTED.family(unsupported)
         yield table.REDACTED.family(((kind,), self.cleaner.count(kind)) for kind in self.cleaner.kinds)
 
     def _preparing(self) -> Iterator[Family]:
-        yield table.PREPARED.family(((one.value,), self.executor.traces[one]) for one in Outcome)
+        yield table.PREPARED.family(((outcome.value,), self.executor.traces[outcome]) for outcome in Outcome)
         yield table.PREPARING_S.single(self.executor.busy_s)
         yield table.PROCESSES.single(self.executor.processes)
         yield table.PROCESS_STARTS.single(self.executor.started)
@@ -180,17 +180,17 @@ class ServiceMetrics(Collector):
             yield table.BUDGET_LIMIT.single(self.budget.usd)
 
     def _issues(self) -> Iterator[Family]:
-        found = self.issues()
-        yield metric_table.ISSUES.family(((state,), count) for state, count in found.states.items())
-        yield metric_table.STANDING.family(found.standing.items())
-        yield metric_table.ALARM.family(found.alarms.items())
-        yield metric_table.SHARE_LOW.family(found.shares_low.items())
-        yield metric_table.WORKFLOW_REGRESSED.family(found.regressed.items())
-        yield metric_table.WORKFLOW_PASSED.family(found.passed_shares.items())
+        counts = self.issues()
+        yield metric_table.ISSUES.family(((state,), count) for state, count in counts.states.items())
+        yield metric_table.STANDING.family(counts.standing.items())
+        yield metric_table.ALARM.family(counts.alarms.items())
+        yield metric_table.SHARE_LOW.family(counts.shares_low.items())
+        yield metric_table.WORKFLOW_REGRESSED.family(counts.regressed.items())
+        yield metric_table.WORKFLOW_PASSED.family(counts.passed_shares.items())
         yield metric_table.REPEATED.single(self.repetitions())
         for metric in metric_table.NOTICES:
             what = metric.name.removeprefix("blamespan_notices_")
-            yield metric.family(((one.receiver,), getattr(one, what)) for one in self.notices)
+            yield metric.family(((notice.receiver,), getattr(notice, what)) for notice in self.notices)
 
 
 def _age_s(look: QueueLook, now_ns: int) -> float:

@@ -250,5 +250,5 @@ def _value(raw: Any, depth: int) -> AttributeValue:
     if depth >= MAX_NESTING:
         return TOO_DEEP
     if kind == "array_value":
-        return tuple([_value(each, depth + 1) for each in raw.array_value.values])
+        return tuple([_value(value, depth + 1) for value in raw.array_value.values])
     return {pair.key: _value(pair.value, depth + 1) for pair in raw.kvlist_value.values}

@@ -414,7 +414,7 @@ def _clean_steps(steps: Iterable[Step], redact: RunRedactor) -> Iterable[Step]:
 
 
 def _clean_authors(messages: Iterable[Heard], redact: RunRedactor) -> tuple[Heard, ...]:
-    return tuple([replace(one, author=redact.again(one.author)[0]) for one in messages])
+    return tuple([replace(message, author=redact.again(message.author)[0]) for message in messages])
 
 
 def _clean_call(call: ToolCall, redact: RunRedactor) -> ToolCall:

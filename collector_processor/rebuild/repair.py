@@ -175,8 +175,8 @@ def repair(trace: Trace) -> Trace:
 
 def drop_own(trace: Trace) -> Trace:
     """Drop carriers written by any blamespan; spans of our emitting API stay."""
-    kept = tuple(span for span in trace.spans if not _is_own(span))
-    return trace if len(kept) == len(trace.spans) else replace(trace, spans=kept)
+    spans = tuple(span for span in trace.spans if not _is_own(span))
+    return trace if len(spans) == len(trace.spans) else replace(trace, spans=spans)
 
 
 def _is_own(span: Span) -> bool:
@@ -197,8 +197,8 @@ def deduplicate(trace: Trace) -> Trace:
     versions: defaultdict[Key, list[Span]] = defaultdict(list)
     for span in trace.spans:
         versions[key_of(span)].append(span)
-    differing = sum(1 for found in versions.values() if any(each != found[0] for each in found[1:]))
-    kept = tuple(max(found, key=_completeness) for found in versions.values())
+    differing = sum(1 for spans in versions.values() if any(each != spans[0] for each in spans[1:]))
+    kept = tuple(max(spans, key=_completeness) for spans in versions.values())
     return _changed(trace, kept, differing, "span id used for different spans; the most complete kept")
 
 

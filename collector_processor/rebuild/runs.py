@@ -142,7 +142,7 @@ def _response_id(attributes: Attributes) -> str:
             structured(value) for value in attributes.values() if isinstance(value, str) and '"id"' in value
         )
         responses = (one for one in told if isinstance(one, dict) and not _ANSWERS.isdisjoint(one))
-        found = next((one.get("id") for one in responses), None)
+        found = next((response.get("id") for response in responses), None)
     return found if isinstance(found, str) else ""
 
 
@@ -412,8 +412,8 @@ class RecentRuns:
             run: the run to look up.
             tenant: the tenant of the run; runs of several tenants are never one.
         """
-        found = (self._said.get((tenant, run.service, quote)) for quote in run.heard)
-        ids = (one.run_id for one in found if one is not None and _continues(run, one))
+        continuations = (self._said.get((tenant, run.service, quote)) for quote in run.heard)
+        ids = (one.run_id for one in continuations if one is not None and _continues(run, one))
         before = next(ids, "")
         if run.said:
             self._said[tenant, run.service, run.said[0]] = run
@@ -435,12 +435,12 @@ def note(run_id: str) -> str:
 
 def note_possible_joins(runs: Iterable[tuple[Trace, Trajectory]]) -> tuple[Trajectory, ...]:
     """Return the trajectories, in the order of their starts, each with a note on the run it may continue."""
-    recent, found = RecentRuns(), []
+    recent, trajectories = RecentRuns(), []
     for trace, trajectory in runs:
         before = recent.before(continuation_of(trace, trajectory))
         warnings = (*trajectory.warnings, note(before)) if before else trajectory.warnings
-        found.append(replace(trajectory, warnings=warnings) if before else trajectory)
-    return tuple(found)
+        trajectories.append(replace(trajectory, warnings=warnings) if before else trajectory)
+    return tuple(trajectories)
 
 
 Number = TypeVar("Number", int, float)

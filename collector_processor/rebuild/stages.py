@@ -49,7 +49,7 @@ def rebuild(
     if len(runs) < 2:
         return tuple(runs)  # there is no other run whose answer its task could quote
     noted = note_possible_joins((run.trace, run.trajectory) for run in runs)
-    return tuple(replace(run, trajectory=one) for run, one in zip(runs, noted, strict=True))
+    return tuple(replace(run, trajectory=trajectory) for run, trajectory in zip(runs, noted, strict=True))
 
 
 def _without_strays(runs: Sequence[Run], completion: Completion) -> tuple[Run, ...]:

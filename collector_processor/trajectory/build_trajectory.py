@@ -330,14 +330,14 @@ def _content(act: Act, *, has_words: bool, has_output: bool, is_cut: bool) -> Co
     return ContentState.TRUNCATED if is_cut else ContentState.COMPLETE
 
 
-def _recovered(step: Step, said: Message) -> Step:
-    output = body_of(said)
+def _recovered(step: Step, message: Message) -> Step:
+    output = body_of(message)
     is_cut = step.content is ContentState.DROPPED or shortened(output) is not output
     kept = ContentState.COMPLETE if step.content is ContentState.ABSENT else step.content
     return replace(
         step,
         output=shortened(output),
-        calls=tuple(map(_kept_call, said.calls)),
+        calls=tuple(map(_kept_call, message.calls)),
         content=ContentState.TRUNCATED if is_cut else kept,
     )
 

@@ -72,9 +72,9 @@ def stated_outcome(ordering: Ordering) -> Stated:
     reference = next((action.reference for action in actions if action.reference is not None), None)
     heads, tops = _heads(ordering)
     stating = [action for _, action in (*heads, *tops) if action.outcome is not None]
-    outcome = _together([[one.outcome] for _, one in heads], [[one.outcome] for _, one in tops])
+    outcome = _together([[action.outcome] for _, action in heads], [[action.outcome] for _, action in tops])
     if outcome is not None:
-        source = next(one.outcome_source for one in stating if one.outcome is outcome)
+        source = next(action.outcome_source for action in stating if action.outcome is outcome)
         return Stated(outcome=outcome, source=source, reference=reference)
     places = {place for place, _ in heads}, [place for place, _ in tops]
     found = _judgements(ordering)
@@ -146,8 +146,8 @@ def _is_plain_root(ordering: Ordering, place: int) -> bool:
 def _failed_answer(ordering: Ordering, found: Sequence[tuple[int, Judgement]]) -> Outcome | None:
     """Return failure if the last model call fails: its words are the run's answer, or should have been."""
     last = _last_model(ordering)
-    said = {_of_answer(judgement) for place, judgement in found if last and place == last.position}
-    return Outcome.FAILURE if Outcome.FAILURE in said else None
+    outcomes = {_of_answer(judgement) for place, judgement in found if last and place == last.position}
+    return Outcome.FAILURE if Outcome.FAILURE in outcomes else None
 
 
 def _last_model(ordering: Ordering) -> Act | None:
@@ -158,8 +158,8 @@ def _together(
     whole: Iterable[Iterable[Outcome | None]], turns: Iterable[Iterable[Outcome | None]]
 ) -> Outcome | None:
     """Return the outcome of a run: a failure of any turn is the run's, a success only that of all turns."""
-    said = {outcome for each in whole for outcome in each} - {None}
-    each_turn = [set(each) - {None} for each in turns]
+    said = {outcome for outcomes in whole for outcome in outcomes} - {None}
+    each_turn = [set(turn) - {None} for turn in turns]
     if Outcome.FAILURE in said.union(*each_turn):
         return Outcome.FAILURE
     return Outcome.SUCCESS if said or (each_turn and all(each_turn)) else None
@@ -362,9 +362,11 @@ def stop_of_run(ordering: Ordering, steps: Sequence[Act]) -> Stop | None:
         for act in ordering.acts
     ):
         return None
-    said = {ordering.stops[position] for position in heads if position in ordering.stops} - {Stop.HANDED_OVER}
-    if said:
-        return min(said, key=_ORDER.index)
+    stops = {ordering.stops[position] for position in heads if position in ordering.stops} - {
+        Stop.HANDED_OVER
+    }
+    if stops:
+        return min(stops, key=_ORDER.index)
     if any(_is_pending(ordering, position) for position in heads):
         return Stop.WAITING
     return _stop_below(ordering, steps, last_start_ns)

@@ -134,15 +134,17 @@ class Reader:
     def actions(self, surroundings: Surroundings) -> tuple[Sequence[Action | None], Inferred | None]:
         """Return the actions of all spans, parents first, and the inference if no dialect reads the run."""
         walked = surroundings.walked
-        found = [self.action(span, surroundings) for span in walked]
-        if not self._infers or any(action is not None and action.kind in _STEPS for action in found):
-            return found, None
-        inferred = infer(surroundings, frozenset(key_of(s) for s, a in zip(walked, found, strict=True) if a))
+        actions = [self.action(span, surroundings) for span in walked]
+        if not self._infers or any(action is not None and action.kind in _STEPS for action in actions):
+            return actions, None
+        inferred = infer(
+            surroundings, frozenset(key_of(s) for s, a in zip(walked, actions, strict=True) if a)
+        )
         if inferred is None:
-            return found, None
+            return actions, None
         return [
-            known or ((guess := inferred.actions.get(key_of(span))) and _evaluated(guess, span))
-            for span, known in zip(walked, found, strict=True)
+            action or ((guess := inferred.actions.get(key_of(span))) and _evaluated(guess, span))
+            for span, action in zip(walked, actions, strict=True)
         ], inferred
 
     def _candidates(self, scope: str, marks: frozenset[str]) -> tuple[Read, ...]:

@@ -29,7 +29,7 @@ NAME: Final = "blamespan"
 
 _EMITTED: Final = frozenset({HANDOFF_TARGET, TASK_INPUT, TASK_OUTPUT, TASK_OUTCOME, TASK_REFERENCE})
 _TASK_KEYS: Final = frozenset({TASK_INPUT, TASK_OUTPUT, TASK_OUTCOME, TASK_OUTCOME_SOURCE, TASK_REFERENCE})
-_SOURCES: Final[Mapping[str, OutcomeSource]] = {each.value: each for each in OutcomeSource}
+_SOURCES: Final[Mapping[str, OutcomeSource]] = {source.value: source for source in OutcomeSource}
 
 
 def read_blamespan(span: Span, _: Surroundings) -> Action | None:

@@ -75,7 +75,7 @@ def _got(span: Span) -> Any:
     choices = structured(span.attributes.get(GEN_AI_OUTPUT_MESSAGES))
     if not isinstance(choices, (list, tuple)):
         return choices
-    return [mapping(each).get("message", each) for each in choices]
+    return [mapping(choice).get("message", choice) for choice in choices]
 
 
 def _is_browser_use(span: Span, surroundings: Surroundings) -> bool:

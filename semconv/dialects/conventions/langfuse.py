@@ -75,7 +75,7 @@ def _without_tools(given: AttributeValue) -> Any:
     messages = structured(given)
     if not isinstance(messages, list):
         return given
-    return [each for each in messages if "function" not in mapping(mapping(each).get("content"))]
+    return [message for message in messages if "function" not in mapping(mapping(message).get("content"))]
 
 
 def _kind_of(span: Span, surroundings: Surroundings) -> ActionKind:

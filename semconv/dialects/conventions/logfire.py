@@ -148,8 +148,8 @@ def _split(events: Sequence[Mapping[str, Any]]) -> tuple[tuple[Message, ...], tu
 
 
 def _spoken(events: Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
-    found = (message_of(each.get("message") or each) for each in events)
-    return tuple(message for message in found if message is not None)
+    messages = (message_of(event.get("message") or event) for event in events)
+    return tuple(message for message in messages if message is not None)
 
 
 LOGFIRE: Final = Dialect(name=NAME, read=read_logfire, scopes=SCOPES)

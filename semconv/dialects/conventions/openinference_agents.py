@@ -124,7 +124,7 @@ def crew_task(span: Span, got: str) -> str:
     tasks = items(span.attributes.get(CREW_TASKS))
     if tasks:
         inputs = asked(span.attributes.get(CREW_INPUTS))
-        planned = "\n".join(words(mapping(each).get("description")) for each in tasks)
+        planned = "\n".join(words(mapping(task).get("description")) for task in tasks)
         # The event listener writes unfilled templates; the first prompt has the values too.
         return "\n".join(filter(None, (inputs, planned))) if inputs or not _BLANK.search(planned) else ""
     report = mapping(got) if '"expected_output"' in got else {}
@@ -153,7 +153,7 @@ def failure_in(got: str) -> str:
 def _roles(span: Span, surroundings: Surroundings) -> list[str]:
     crew = next((each for each in surroundings.ancestors(span) if CREW_AGENTS in each.attributes), None)
     agents = items(crew.attributes[CREW_AGENTS]) if crew is not None else ()
-    return [role for each in agents if (role := words(mapping(each).get("role"))) not in _NOT_PLANNED]
+    return [role for agent in agents if (role := words(mapping(agent).get("role"))) not in _NOT_PLANNED]
 
 
 def _plain(role: str) -> str:
@@ -206,7 +206,7 @@ def module_around(span: Span, surroundings: Surroundings) -> str | None:
         return None
     above = takewhile(_is_no_agent, islice(surroundings.ancestors(span), _DSPY_ANCESTORS))
     names = (_MODULE.match(each.name) for each in above)
-    return next((each["name"] for each in names if each and each["name"] not in _OWN_MODULES), None)
+    return next((name["name"] for name in names if name and name["name"] not in _OWN_MODULES), None)
 
 
 def _is_no_agent(span: Span) -> bool:

@@ -282,8 +282,8 @@ def instructions_of(span: Span) -> str:
     if not value:
         if not span.events and not span.logs:
             return ""
-        candidates = (each.get(GEN_AI_SYSTEM_INSTRUCTIONS) for each in _details(span))
-        value = next((each for each in candidates if each), None)
+        candidates = (detail.get(GEN_AI_SYSTEM_INSTRUCTIONS) for detail in _details(span))
+        value = next((candidate for candidate in candidates if candidate), None)
     parts = items(value)
     if not parts:
         return words(value)

@@ -299,7 +299,7 @@ def _turn(span: Span, action: Action) -> Action:
         prompts_of(span),
         items(mapping(span.attributes.get(ENTITY_OUTPUT)).get("output")),
     )
-    output_messages = completions_of(span) or output_messages_in([structured(each) for each in outputs])
+    output_messages = completions_of(span) or output_messages_in([structured(output) for output in outputs])
     asked, answer = last_request(input_messages), last_answer(output_messages)
     return replace(
         action,

@@ -90,15 +90,15 @@ class Turn:
 
     def tool_use(self, call_id: str) -> ToolUse:
         """Return the agent's report of a call."""
-        found = ToolUse()
+        tool_use = ToolUse()
         for message in self.sent:
             for part in _parts(message):
                 if part.get("id") == call_id and "arguments" in part:
-                    found = ToolUse(words(part["arguments"]), found.result, found.failed)
+                    tool_use = ToolUse(words(part["arguments"]), tool_use.result, tool_use.failed)
                 elif part.get("call_id") == call_id:
                     failed = part.get("is_error") is True
-                    found = ToolUse(found.arguments, words(part.get("content")), failed)
-        return found
+                    tool_use = ToolUse(tool_use.arguments, words(part.get("content")), failed)
+        return tool_use
 
 
 class Talk:
@@ -136,7 +136,7 @@ class Talk:
         for span in received:
             recipient = text(span.attributes, RECIPIENT) or span.name
             messages = _messages(surroundings.once(payload_of, span))
-            contents = [_content(each) for each in messages if _type(each) not in _EVENTS]
+            contents = [_content(message) for message in messages if _type(message) not in _EVENTS]
             waiting[recipient].extend(filter(None, contents))
             turn = next(
                 (self._turns[key_of(each)] for each in surroundings.children(span) if takes_turns(each)),
@@ -312,7 +312,7 @@ def _reply_to(span: Span, surroundings: Surroundings) -> str:
     """Return the reply of a plain autogen-core agent, which is recorded at the sender."""
     sent = surroundings.parent(span)
     contents = () if sent is None else surroundings.linking(sent)
-    replies = (_shown_message(each) for each in contents if each.name.startswith(_ACK))
+    replies = (_shown_message(content) for content in contents if content.name.startswith(_ACK))
     return next(filter(None, replies), "")
 
 

@@ -83,7 +83,7 @@ def _output_messages(got: Any) -> tuple[Message, ...]:
     fields = mapping(got)
     candidates = [mapping(each).get("message") for each in items(fields.get("candidates"))]
     messages = [fields["message"]] if fields.get("message") else candidates
-    return messages_of([_plain(each) for each in messages])
+    return messages_of([_plain(message) for message in messages])
 
 
 def _plain(message: Any) -> dict[str, Any]:

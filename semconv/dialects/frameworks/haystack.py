@@ -145,14 +145,16 @@ def _read_component(span: Span) -> Action:
 def _read_invoker(span: Span, name: str) -> Action:
     given, got = (span.attributes.get(f"haystack.component.{side}") for side in ("input", "output"))
     results = _messages(got, "tool_messages")
-    asked = next((call for each in reversed(_messages(given, "messages")) for call in each.calls), None)
+    tool_call = next(
+        (call for message in reversed(_messages(given, "messages")) for call in message.calls), None
+    )
     seen = Observation(
         dialect=NAME,
         kind=ActionKind.TOOL,
-        given=given if asked is None else asked.arguments,
-        got="\n".join(each.text for each in results) or got,
-        tool=name if asked is None else asked.name,
-        call_id="" if asked is None else asked.call_id,
+        given=given if tool_call is None else tool_call.arguments,
+        got="\n".join(message.text for message in results) or got,
+        tool=name if tool_call is None else tool_call.name,
+        call_id="" if tool_call is None else tool_call.call_id,
     )
     return action_of(span, seen)
 

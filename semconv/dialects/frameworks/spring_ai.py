@@ -90,8 +90,8 @@ def _read_client(span: Span, surroundings: Surroundings) -> Action:
 
 def _is_named(above: Sequence[Span]) -> bool:
     """Say whether the application names the agent, in a span nearer than the tool that runs it."""
-    nearest = takewhile(lambda each: each.attributes.get(KIND) not in _TOOLS, above)
-    return any(GEN_AI_AGENT_NAME in each.attributes for each in nearest)
+    nearest = takewhile(lambda span: span.attributes.get(KIND) not in _TOOLS, above)
+    return any(GEN_AI_AGENT_NAME in span.attributes for span in nearest)
 
 
 def _read(span: Span, kind: ActionKind, agent: Found = NO_AGENT) -> Action:

@@ -303,9 +303,9 @@ def _read_kind(clues: Clues, path: Path, value: str, source: str) -> None:
     if _CREATION & {*parts}:
         clues.kinds.append((ActionKind.SETUP, source))
         return
-    meant = {_KINDS[word] for word in parts if word in _KINDS}
-    if meant and not {"mime", "content", "output", "error", "event", "provider"} & {*path}:
-        clues.kinds.append((next(kind for kind in _MEANINGS if kind in meant), source))
+    kinds = {_KINDS[word] for word in parts if word in _KINDS}
+    if kinds and not {"mime", "content", "output", "error", "event", "provider"} & {*path}:
+        clues.kinds.append((next(kind for kind in _MEANINGS if kind in kinds), source))
 
 
 def _read_name(clues: Clues, source: str, path: Path, value: str) -> None:
@@ -335,12 +335,12 @@ def _read_content(clues: Clues, source: str, path: Path, value: Any) -> None:
         clues.instructions = clues.instructions or _text_in(value)
         clues.found("instructions", source)
         return
-    found = conversation(value, "assistant" if is_out and not is_in else "user")
-    if found:
-        _keep_conversation(clues, found, source, is_out=is_out and not is_in, is_in=is_in)
+    messages = conversation(value, "assistant" if is_out and not is_in else "user")
+    if messages:
+        _keep_conversation(clues, messages, source, is_out=is_out and not is_in, is_in=is_in)
     if is_out == is_in:
         return
-    if is_out and clues.history and found == clues.history:
+    if is_out and clues.history and messages == clues.history:
         clues.state = value
         return
     weight = len(value) if isinstance(value, (str, Mapping, list, tuple)) else 1
@@ -354,25 +354,27 @@ def _read_content(clues: Clues, source: str, path: Path, value: Any) -> None:
 
 
 def _text_in(value: Any) -> str:
-    found = conversation(value, "system")
-    return "\n".join(message.text for message in found) if found else words(value)
+    messages = conversation(value, "system")
+    return "\n".join(message.text for message in messages) if messages else words(value)
 
 
 def _keep_conversation(
-    clues: Clues, found: tuple[Message, ...], source: str, *, is_out: bool, is_in: bool
+    clues: Clues, messages: tuple[Message, ...], source: str, *, is_out: bool, is_in: bool
 ) -> None:
     """Keep a conversation as the span's input or output: the longest one, since a conversation grows."""
     if not is_out and not is_in:
-        is_out = _answer_at(found) == 0
-    if is_out and _answer_at(found) > 0:  # the state of a graph; of a model's call, all that was said
-        if len(found) > len(clues.history):
-            clues.history = found
+        is_out = _answer_at(messages) == 0
+    if is_out and _answer_at(messages) > 0:  # the state of a graph; of a model's call, all that was said
+        if len(messages) > len(clues.history):
+            clues.history = messages
         return
-    if is_out and (len(found) > len(clues.output_messages) or _calls(found) > _calls(clues.output_messages)):
-        clues.output_messages = found
+    if is_out and (
+        len(messages) > len(clues.output_messages) or _calls(messages) > _calls(clues.output_messages)
+    ):
+        clues.output_messages = messages
         clues.sources["output_messages"] = source
-    elif not is_out and len(found) > len(clues.input_messages):
-        clues.input_messages = found
+    elif not is_out and len(messages) > len(clues.input_messages):
+        clues.input_messages = messages
         clues.sources["input_messages"] = source
     clues.used.add(source)
 
@@ -417,8 +419,8 @@ def _read_events(clues: Clues) -> None:
                 event.body if isinstance(event.body, Mapping) else {"content": event.body}
             )
             value = next((body[key] for key in ("content", "message", "body") if body.get(key)), None)
-            found = conversation(value, role) or (Message(role=role, text=words(value)),)
-            (output_messages if event.name.endswith("choice") else input_messages).extend(found)
+            messages = conversation(value, role) or (Message(role=role, text=words(value)),)
+            (output_messages if event.name.endswith("choice") else input_messages).extend(messages)
     clues.input_messages = clues.input_messages or tuple(input_messages)
     clues.output_messages = clues.output_messages or tuple(output_messages)
     if events and not clues.given and input_messages:

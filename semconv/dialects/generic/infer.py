@@ -70,15 +70,15 @@ def infer(surroundings: Surroundings, claimed: frozenset[Key]) -> Inferred | Non
         actions=actions,
         confidence=confidence,
         summary=f"no dialect reads this run: inferred with confidence {confidence:.2f} from {run.seen()}",
-        used=frozenset().union(*(each.used for each in clues)),
-        sources={key_of(each.span): each.sources for each in clues if key_of(each.span) in actions},
+        used=frozenset().union(*(clue.used for clue in clues)),
+        sources={key_of(clue.span): clue.sources for clue in clues if key_of(clue.span) in actions},
     )
 
 
 def _are_tools_asked_for(clues: Sequence[Clues]) -> bool:
     """Say whether a model's answer requests a tool that some span runs."""
-    asked = _ToolRequests([each for each in clues if each.output_messages])
-    return any(each.tools and asked.by(each) is not None for each in clues)
+    requests = _ToolRequests([clue for clue in clues if clue.output_messages])
+    return any(clue.tools and requests.by(clue) is not None for clue in clues)
 
 
 def _is_sign(clues: Clues) -> bool:

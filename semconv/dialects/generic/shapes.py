@@ -66,21 +66,21 @@ class _Search:
             return _read([_with_role(value)])
         system = value.get("system") or value.get("instructions") or value.get("system_instruction")
         for key in _AROUND:
-            found = self.find(value[key], depth + 1) if value.get(key) else ()
-            if found:
+            messages = self.find(value[key], depth + 1) if value.get(key) else ()
+            if messages:
                 instructions = (
                     (Message(role="system", text=system),) if isinstance(system, str) and system else ()
                 )
-                return (*instructions, *found)
+                return (*instructions, *messages)
         return ()
 
     def _in_list(self, value: Sequence[Any], depth: int) -> tuple[Message, ...]:
         entries = [each if is_pair(each) else structured(each) for each in value]
-        messages = [each for each in entries if is_message(each) or is_pair(each)]
+        messages = [entry for entry in entries if is_message(entry) or is_pair(entry)]
         if messages and len(messages) * 2 >= len(entries):
-            return _read([_as_message(each) for each in entries])
+            return _read([_as_message(entry) for entry in entries])
         if entries and all(map(_is_keyed, entries)):
-            return _read([_with_role(each) for each in entries])
+            return _read([_with_role(entry) for entry in entries])
         if self._speaker and all(map(_is_block, entries)):
             return _read([{"role": self._speaker, "content": list(entries)}])
         for each in entries[:4]:
@@ -91,8 +91,8 @@ class _Search:
 
 
 def _read(values: Sequence[Any]) -> tuple[Message, ...]:
-    found = [message_of(each) for each in values]
-    return tuple(message for message in found if message is not None and (message.text or message.calls))
+    messages = [message_of(value) for value in values]
+    return tuple(message for message in messages if message is not None and (message.text or message.calls))
 
 
 def _is_keyed(value: Any) -> bool:
@@ -171,7 +171,7 @@ def _shaped(value: Any, depth: int) -> Any:
         return value
     if value and all(key.isdecimal() for key in value):
         entries = [_shaped(value[key], depth + 1) for key in sorted(value, key=lambda key: (len(key), key))]
-        return [_bare(each) for each in entries]
+        return [_bare(entry) for entry in entries]
     return {key: _shaped(inner, depth + 1) for key, inner in value.items()}
 
 

@@ -94,7 +94,7 @@ def read_judgements(span: Span) -> tuple[Judgement, ...]:
     has_lists = _LISTED.search("\n".join(span.attributes))  # one search is faster than one for each name
     if not has_lists and not span.events and not span.logs:
         return ()
-    found = [
+    judgements = [
         Judgement(
             name=text(event.attributes, RESULT_NAME) or "",
             outcome=_outcome(event.attributes, RESULT_NAME, RESULT_LABEL, RESULT_SCORE),
@@ -105,8 +105,8 @@ def read_judgements(span: Span) -> tuple[Judgement, ...]:
         and ERROR_TYPE not in event.attributes  # an evaluator's own error
     ]
     if has_lists:
-        found.extend(_listed(span))
-    return tuple(found)
+        judgements.extend(_listed(span))
+    return tuple(judgements)
 
 
 def _listed(span: Span) -> Iterator[Judgement]:
@@ -210,7 +210,7 @@ def _is_answered(action: Action, span: Span) -> bool:
 
     Some servers report ``length`` for every answer, and a limit may fall behind the last word.
     """
-    written = [one.text for one in action.output_messages if one.text] or [action.output]
+    written = [message.text for message in action.output_messages if message.text] or [action.output]
     if any(written):
         return any(map(_is_whole, written))
     return 0 < (model_call(span).output_tokens or 0) <= _FEWEST_TOKENS

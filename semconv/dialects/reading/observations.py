@@ -61,7 +61,7 @@ def input_messages_in(value: Any) -> tuple[Message, ...]:
 def _arguments_of(value: Mapping[str, Any]) -> Any:
     """Return the conversation from a traced function's arguments: the first list, else the first text."""
     arguments = [*_listed(value.get("args")), *_valued(value.get("kwargs"))]
-    lists = [each for each in arguments if isinstance(each, (list, tuple, Mapping)) and each]
+    lists = [argument for argument in arguments if isinstance(argument, (list, tuple, Mapping)) and argument]
     return next(iter(lists), next((each for each in arguments if isinstance(each, str) and each), None))
 
 
@@ -130,9 +130,9 @@ def _choice(value: Any) -> Any:
 
 
 def _output_messages_in_list(values: Sequence[Any]) -> tuple[Message, ...]:
-    if all(isinstance(each, str) for each in values):
-        return tuple(Message(role="assistant", text=each) for each in values if each)
-    if all(isinstance(each, Mapping) and "text" in each and "role" not in each for each in values):
+    if all(isinstance(value, str) for value in values):
+        return tuple(Message(role="assistant", text=value) for value in values if value)
+    if all(isinstance(value, Mapping) and "text" in value and "role" not in value for value in values):
         return _spoken(({"role": "assistant", "content": values},))  # Anthropic's blocks
     return _spoken(values) or (() if any(map(_is_a_part, values)) else _as_text(values))
 
@@ -144,15 +144,15 @@ def _is_a_part(value: Any) -> bool:
 
 def _spoken(values: Sequence[Any]) -> tuple[Message, ...]:
     """Return messages; those without a role are attributed to the model."""
-    found: list[Message] = []
+    messages: list[Message] = []
     for value in values:
         given = value
         if isinstance(value, Mapping) and not _is_message(value) and words(value.get("type")) not in _ITEMS:
             given = {"role": "assistant", **value}
         message = message_of(given)
         if message is not None and (message.text or message.calls):
-            found.append(message)
-    return tuple(found)
+            messages.append(message)
+    return tuple(messages)
 
 
 def _as_text(value: Any) -> tuple[Message, ...]:

@@ -132,8 +132,8 @@ def with_bodies(messages: tuple[Message, ...], given: str) -> tuple[Message, ...
     if all(map(_has_body, messages)):
         return messages
     told = [message_in(words(each)) for each in items(mapping(given).get("messages"))]
-    found = [each for each in told if each is not None]
-    if [each.role for each in found] != [message.role for message in messages]:
+    found = [message for message in told if message is not None]
+    if [message.role for message in found] != [message.role for message in messages]:
         return messages
     return tuple(
         message if _has_body(message) else other for message, other in zip(messages, found, strict=True)

@@ -111,8 +111,8 @@ def events_of(span: Span, *names: str) -> list[Event]:
     """Return the span's events and joined log events named one of ``names``, in time order."""
     if not span.events and not span.logs:
         return []
-    found = [event for event in (*span.events, *span.logs) if event.name in names]
-    return sorted(found, key=lambda event: event.time_ns) if len(found) > 1 else found
+    events = [event for event in (*span.events, *span.logs) if event.name in names]
+    return sorted(events, key=lambda event: event.time_ns) if len(events) > 1 else events
 
 
 def is_failed(span: Span) -> bool:
