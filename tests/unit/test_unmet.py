@@ -232,6 +232,17 @@ def test_a_probe_that_fails_answers_whether() -> None:
     assert [*undelivered(read(run(*steps, task=task, output=answer)))] == []
 
 
+@pytest.mark.parametrize(
+    ("task", "blamed"), [("Book the Lyre or the Owl.", 0), ("Book the Lyre and the Owl.", 1)]
+)
+def test_of_alternatives_one_is_enough(task: str, blamed: int) -> None:
+    calls = '{"place": "Lyre"}', '{"place": "Owl"}'
+    full = tool("clerk", '{"error": "no table left"}', "book_table", input=calls[0])
+    booked, answer = tool("clerk", '{"id": "U4"}', "book_table", input=calls[1]), "The Owl is booked (U4)."
+    steps = asked("book_table", *calls), full, booked, step("clerk", answer)
+    assert len(accused(run(*steps, task=task, output=answer))) == blamed
+
+
 def test_what_is_so_already_needs_no_deed() -> None:
     there = tool("clerk", '{"error": "Bo is already a member of crew"}', "add_member", input='{"user": "Bo"}')
     answer = "Bo is a member of crew."

@@ -32,7 +32,7 @@ from analyzer.signals.suspicion.approvals import asks_leave
 from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, tokens_of
 from analyzer.signals.tool_names import deed_of, looks_up, probes, words_in
 from analyzer.signals.tool_results import Fault, refused_entries, says_done_before
-from analyzer.signals.wordings import Kind, asks_whether, kinds_said
+from analyzer.signals.wordings import Kind, asks_whether, kinds_said, languages_in
 from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, Step, StepKind
 
@@ -183,6 +183,8 @@ def _judged_by_words(run: _Run, missed: Missed) -> Iterator[Clue]:
     told = [one for one in run.sentences if any(is_in(word, one) for word in named)]
     if _admits(run, missed, named, told) or (probes(missed.tool) and asks_whether(run.task)):
         return
+    if not told and _is_alternative(run, missed, named):
+        return
     if deed_of(missed.tool) or acts_of(missed.tool) or _is_claimed_in(run, told):
         yield from _not_done(run, missed, named, told)
     elif len(run.reading.steps) <= _MOST_STEPS_WITH_FIGURES:
@@ -199,6 +201,18 @@ def _admits(run: _Run, missed: Missed, words: Sequence[str], told: Sequence[str]
     others = {one for each in _like(run, missed)[-_MOST:] for one in words_of(each.input)}
     others |= {one for one in words_of(step.input) if is_in(one, run.task)}
     return is_set_apart(run.ending, missed, words, sorted(others - {*words})) or _tells_share(run, missed)
+
+
+def _is_alternative(run: _Run, missed: Missed, named: Sequence[str]) -> bool:
+    """Tell whether the task names a part and one that was done with an "or" between them."""
+    done = [one for each in _like(run, missed)[-_MOST:] for one in words_of(each.input)]
+    either = phrases("or", languages_in(run.task))
+    pairs = (either.split(one[0], maxsplit=1) for one in SENTENCE.finditer(run.task))
+    sides = [side for one in pairs if len(one) > 1 for side in (one, one[::-1])]
+    return any(
+        any(is_in(word, one) for word in named) and any(is_in(word, other) for word in done)
+        for one, other in sides
+    )
 
 
 def _tells_share(run: _Run, missed: Missed) -> bool:
