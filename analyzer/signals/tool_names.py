@@ -92,6 +92,7 @@ def _is_noun(words: tuple[str, ...], place: int) -> bool:
     return of_noun or (place > 0 and bool(following))
 
 
+_PROBES: Final = frozenset(("ping", "probe", "connect", "telnet", "reach", "reachable", "health", "alive"))
 _RECALLS: Final = re.compile(
     r"memor|recall|remember|notes?(?:_|$)|notiz|souvenir|mémo|nota[st]?(?:_|$)|記憶|メモ|记忆|备忘|기억|메모",
     re.IGNORECASE,
@@ -101,6 +102,11 @@ _RECALLS: Final = re.compile(
 def recalls(tool: str) -> bool:
     """Tell whether a tool looks up what was said before: to find nothing there tells nothing of the task."""
     return _RECALLS.search(tool) is not None
+
+
+def probes(tool: str) -> bool:
+    """Tell whether a tool only tries whether something answers: its failure is a result."""
+    return not _PROBES.isdisjoint(words_in(tool))
 
 
 def looks_up(tool: str) -> bool:

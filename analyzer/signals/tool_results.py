@@ -111,12 +111,12 @@ _COLOURS: Final = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _ABSENT: Final = re.compile(
     r"\bnot[ _]?found\b|\bno such\b|\b(?:does|do|did) not exist\b|\b(?:doesn't|don't) exist\b"
     r"|\bunknown (?:id|order|user|customer|account|item|key|record)\b|\b(?:HTTP|status)\D{0,8}404\b"
-    r"|\bno (?:matching|results?|matches|records?|entries|rows|data)\b",
+    r"|^\W*404\b|\bno (?:matching|results?|match(?:es)?|records?|entries|rows|data)\b",
     re.IGNORECASE,
 )
 _DONE_BEFORE: Final = re.compile(
-    r"\balready (?:\w{2,}(?<!start)(?<!lock)ed|sent|paid|done|set|there|in|active|an? \w+)\b"
-    r"|\bexists\b|\bduplicate\b",
+    r"\balready (?:\w{2,}(?<!start)(?<!lock)ed|sent|paid|done|set|there|in|active|current|up.to.date"
+    r"|an? \w+)\b|\bexists\b|\bduplicate\b",
     re.IGNORECASE,
 )
 _DECIDED: Final = re.compile(

@@ -31,7 +31,7 @@ def test_every_language_of_the_phrases_has_a_row_of_the_same_kinds() -> None:
         assert row.keys() == ROWS["en"].keys(), code
         assert len(row["months"].split()) == (0 if code in WITHOUT_MONTHS else 12), code
         assert len(row["weekdays"].split()) == 7, code
-        assert all(row[kind] for kind in ("at_most", "at_least", "no", "only", "total")), code
+        assert all(row[kind] for kind in ("at_most", "at_least", "no", "only", "or", "total")), code
         assert bool(row["every"]) == (code != "he"), code
 
 

@@ -10,6 +10,7 @@ from analyzer.inquiry.present import beginning
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.vocabulary import phrases
 from analyzer.signals.commands import call_name
+from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, QUOTE, Reading
 from analyzer.signals.suspicion.ending import MISSES, Ending, tokens_of
 from analyzer.signals.tool_names import deed_of, words_in
@@ -29,6 +30,7 @@ _DENIED: Final = re.compile(
     re.IGNORECASE,
 )
 _GIVEN: Final = re.compile(r"approved|granted|allowed|confirmed|accepted|yes", re.IGNORECASE)
+_SPEAKING: Final = frozenset({StepKind.LLM, StepKind.AGENT, StepKind.HUMAN})
 _THINKING: Final = frozenset({StepKind.LLM, StepKind.AGENT})
 
 
@@ -72,15 +74,47 @@ def _does(reading: Reading, asked: int, place: int) -> bool:
     """Tell whether a call did the deed for which another one had asked: it has its verb and its object."""
     step, question = reading.steps[place], reading.steps[asked].input[:HEAD].casefold()
     verb = deed_of(call_name(step))
-    if (
-        step.kind is not StepKind.TOOL
-        or not verb
-        or reading.faults[place] is not Fault.NONE
-        or asks_leave(step)
-    ):
+    if step.kind is not StepKind.TOOL or not verb or reading.faults[place] is not Fault.NONE:
         return False
-    about = tokens_of(step.input[:HEAD])
-    return verb in question and (not about or not about.isdisjoint(tokens_of(question)))
+    if asks_leave(step) or _is_allowed_between(reading, asked, place):
+        return False
+    return verb in question and _is_about(reading, asked, place) and not _is_less(reading.steps[asked], step)
+
+
+def _is_about(reading: Reading, asked: int, place: int) -> bool:
+    """Tell whether a deed has what the tool's name or all arguments name in common with the question."""
+    step, question = reading.steps[place], reading.steps[asked].input[:HEAD].casefold()
+    told = f"{question}\n{reading.trajectory.task[:HEAD].casefold()}"
+    values = [str(one).casefold() for one in mapping(step.input[:HEAD]).values()]
+    objects = words_in(call_name(step))[1:]
+    whole = all(one in question for one in values)
+    shares = any(one in question or not tokens_of(one).isdisjoint(tokens_of(question)) for one in values)
+    is_named = not objects or any(one in told for one in objects)
+    return whole or (is_named and (shares or bool(_amounts(reading.steps[asked], step))))
+
+
+def _is_allowed_between(reading: Reading, asked: int, place: int) -> bool:
+    """Tell whether somebody else speaks between the denial and a deed: they may allow it."""
+    own = {reading.steps[asked].agent, reading.steps[place].agent}
+    steps = reading.steps[asked + 1 : place]
+    return any(one.kind in _SPEAKING and one.output.strip() and one.agent not in own for one in steps)
+
+
+def _is_less(question: Step, deed: Step) -> bool:
+    """Tell whether a deed is another one: it is less than the denied one, or the denial names its amount."""
+    named = numbers(question.output[:HEAD]) - numbers(question.input[:HEAD])
+    return any(done < asked or done in named for asked, done in _amounts(question, deed))
+
+
+def _amounts(question: Step, deed: Step) -> list[tuple[float, float]]:
+    """Return the numbers under the keys that a question and a deed have in common."""
+    asked, done = mapping(question.input[:HEAD]), mapping(deed.input[:HEAD])
+    pairs = ((asked[key], value) for key, value in done.items() if key in asked)
+    return [(float(one), float(other)) for one, other in pairs if _is_number(one) and _is_number(other)]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_claimed(reading: Reading, asked: int) -> bool:

@@ -23,9 +23,10 @@ from analyzer.lineage.sources import is_blind
 from analyzer.lineage.vocabulary import begins_with_no
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, QUOTE, Reading
+from analyzer.signals.suspicion.admitted import is_in, words_of
 from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, tokens_of, words_among
-from analyzer.signals.tool_names import deed_of, recalls, words_in
-from analyzer.signals.tool_results import says_done_before
+from analyzer.signals.tool_names import deed_of, probes, recalls, words_in
+from analyzer.signals.tool_results import Fault, says_done_before
 from analyzer.signals.wordings import (
     Kind,
     asks_whether,
@@ -52,6 +53,8 @@ _NOTICES: Final = frozenset(
     ("sms", "message", "email", "mail", "notification", "notify", "reminder", "greeting", "alert")
 )
 """Words in the names of tools that only let somebody know; ``send_payment`` has none of them."""
+_MOST_LIKE: Final = 50
+"""Calls of one tool, the last ones, whose arguments are looked for in the answer."""
 _SHORT_NAME: Final = 2
 """Characters up to which a word of a tool's name is no name (``to``)."""
 _DOING: Final = frozenset({StepKind.TOOL, StepKind.HANDOFF})
@@ -110,7 +113,9 @@ def _answered_all_the_same(ending: Ending, last: Missed) -> Clue | None:
 
 
 def _is_wanted(ending: Ending, last: Missed) -> bool:
-    """Tell whether the task speaks of a failure, and the answer repeats this one: it may be a test of it."""
+    """Tell whether the task asks what answers, or speaks of a failure and the answer repeats this one."""
+    if probes(last.tool) and asks_whether(ending.task):
+        return True
     step = ending.reading.steps[last.at]
     shown = numbers(f"{step.error[:HEAD]}\n{step.output[:HEAD]}") - numbers(ending.task)
     repeats = ending.gives_reason(last, (ending.answer,)) or not shown.isdisjoint(numbers(ending.answer))
@@ -135,7 +140,7 @@ def _is_claimed(ending: Ending, missed: Missed) -> float:
 def _rest(ending: Ending) -> Clue | None:
     """Judge a run in which some calls returned something, or none failed."""
     lost = next((each for each in reversed(ending.missed) if _is_lost_deed(ending, each)), None)
-    if lost is not None:
+    if lost is not None and not _names_parts(ending, lost):
         return _lost_deed(ending, lost)
     return _unsupported(ending) or _evaded(ending) or _only_words(ending)
 
@@ -172,6 +177,8 @@ def _unsupported(ending: Ending) -> Clue | None:
     asked = steps[last.at].input[:HEAD]
     if tokens_of(asked).isdisjoint(tokens_of(ending.task)) or ending.is_worked_out:
         return None
+    if _names_parts(ending, last) or _is_wanted(ending, last):
+        return None
     return _invented(ending, last, {"figures": float(bool(ending.figures))})
 
 
@@ -182,6 +189,16 @@ def _is_lost_deed(ending: Ending, missed: Missed) -> bool:
     if says_done_before(missed.text):
         return False
     return ending.last_deed <= missed.at
+
+
+def _names_parts(ending: Ending, missed: Missed) -> bool:
+    """Tell whether a tool did its work for other parts, and the answer names one: ``unmet`` judges that."""
+    steps, faults = ending.reading.steps, ending.reading.faults
+    like = [at for at, one in enumerate(steps) if one.target == steps[missed.at].target]
+    words = {word for at in like[-_MOST_LIKE:] for word in words_of(steps[at].input)}
+    answer = ending.answer.casefold()
+    is_done = any(faults[at] is Fault.NONE for at in like if steps[at].kind is StepKind.TOOL)
+    return is_done and any(is_in(word, answer) for word in words)
 
 
 def _is_about(ending: Ending, missed: Missed) -> bool:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import islice
 from typing import Final
 
@@ -28,11 +27,12 @@ from analyzer.lineage.vocabulary import phrases
 from analyzer.signals.commands import call_name, commands_of
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, QUOTE, Reading, callers_of
+from analyzer.signals.suspicion.admitted import is_in, is_set_apart, leaves_open, names_refused, words_of
 from analyzer.signals.suspicion.approvals import asks_leave
 from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, tokens_of
-from analyzer.signals.tool_names import deed_of, looks_up, words_in
+from analyzer.signals.tool_names import deed_of, looks_up, probes, words_in
 from analyzer.signals.tool_results import Fault, refused_entries, says_done_before
-from analyzer.signals.wordings import Kind, kinds_said
+from analyzer.signals.wordings import Kind, asks_whether, kinds_said, languages_in
 from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, Step, StepKind
 
@@ -44,12 +44,6 @@ _MOST_STEPS_WITH_FIGURES: Final = 300
 """Steps of a run up to which figures are searched for their sources: each costs some milliseconds."""
 _LONGEST_TEXT: Final = 4_000
 """Characters of arguments and of a result in which a word is looked for."""
-_MOST_VALUES: Final = 24
-_LONGEST_VALUE: Final = 60
-"""Characters of an argument that names something; longer ones are texts."""
-_WORD: Final = re.compile(r"\w+(?:[-/_]\w+)*")
-_LONG: Final = 4
-"""Letters of a word that is not a mere function word."""
 _FEWEST_LIKE: Final = 3
 """Calls of one tool from which an answer may count them."""
 _LONGEST_REPORT: Final = 200
@@ -58,6 +52,8 @@ _SHARE: Final = re.compile(
     r"(?![\w/-]|[.,]\d)"
 )
 """How many of how many."""
+_SHARE_FIRST: Final = re.compile(rf"\W{{0,3}}(?:\w+ )?{_SHARE.pattern}")
+"""At the beginning of a report: later on it may be a score or a page."""
 _NOTICES: Final = frozenset(
     (
         *("notify", "notification", "sms", "mail", "email", "message", "reminder", "alert", "greeting"),
@@ -92,7 +88,7 @@ def _refused_parts(reading: Reading) -> Iterator[tuple[Missed, tuple[str, ...]]]
             continue
         asked = step.input[:HEAD].casefold()
         for entry in refused_entries(step.output):
-            words = tuple(word for word in _words_of(json.dumps(entry)) if _is_in(word, asked))
+            words = tuple(word for word in words_of(json.dumps(entry)) if is_in(word, asked))
             text, by = json.dumps(entry, ensure_ascii=False), reading.responsible_steps[at]
             yield Missed(at=at, by=by, tool=tool, text=text, found_nothing=False), words
 
@@ -103,18 +99,21 @@ def _shares(reading: Reading) -> Iterator[tuple[Missed, float, float]]:
         tool, text = call_name(step), step.output.strip()
         if step.kind is not StepKind.TOOL or not deed_of(tool) or len(text) > _LONGEST_REPORT:
             continue
-        found = _SHARE.search(text)
-        if found and int(found[1]) < int(found[2]):
+        found = _SHARE_FIRST.match(text)
+        if found and int(found[1]) < int(found[2]) and not says_done_before(text):
             by = reading.responsible_steps[at]
             missed = Missed(at=at, by=by, tool=tool, text=text, found_nothing=False)
             yield missed, float(found[1]), float(found[2])
 
 
 def _judged_share(run: _Run, missed: Missed, done: float, of: float) -> Iterator[Clue]:
-    """Judge a deed that was done for some: the answer has the number of all, and no later call goes on."""
-    target = run.reading.steps[missed.at].target
-    told = numbers(run.ending.answer)
-    if of in told and done not in told and all(one.target != target for one in run.later(missed)):
+    """Judge a deed that was done for some: the answer has the number of all, and no other call goes on.
+
+    A number that the call gave is a position: ``part 9 of 10``.
+    """
+    step, told = run.reading.steps[missed.at], numbers(run.ending.answer)
+    is_only = all(run.reading.steps[at].target != step.target for at in run.sound if at != missed.at)
+    if of in told and done not in told | numbers(step.input[:HEAD]) and is_only:
         did = f"claimed success for {of:g} although {missed.tool} was done for {done:g}"
         yield _clue(run, missed, ClueKind.INVENTED, did, {"claimed": 1.0})
 
@@ -122,10 +121,10 @@ def _judged_share(run: _Run, missed: Missed, done: float, of: float) -> Iterator
 def _judged_part(run: _Run, missed: Missed, words: Sequence[str]) -> Iterator[Clue]:
     """Judge a refused entry: the answer names it, denies nothing, and no later call is about it."""
     later = "\n".join(one.input[:HEAD] for one in run.later(missed)).casefold()
-    told = [one for one in run.sentences if any(_is_in(word, one) for word in words)]
-    if not told or any(_is_in(word, later) for word in words) or says_done_before(missed.text):
+    told = [one for one in run.sentences if any(is_in(word, one) for word in words)]
+    if not told or any(is_in(word, later) for word in words) or says_done_before(missed.text):
         return
-    if not _denies(run, told) and not run.ending.gives_reason(missed, told):
+    if not _admits(run, missed, words, told):
         did = f"claimed success although {missed.tool} was refused for {words[0]!r}"
         yield _clue(run, missed, ClueKind.INVENTED, did, {"claimed": 1.0})
 
@@ -180,9 +179,11 @@ def _judged(run: _Run, missed: Missed) -> Iterator[Clue]:
 
 def _judged_by_words(run: _Run, missed: Missed) -> Iterator[Clue]:
     step, covered = run.reading.steps[missed.at], run.covered(missed)
-    named = [word for word in _words_of(step.input) if not _is_in(word, covered) and _is_in(word, run.task)]
-    told = [one for one in run.sentences if any(_is_in(word, one) for word in named)]
-    if _denies(run, told) or run.ending.gives_reason(missed, told):
+    named = [word for word in words_of(step.input) if not is_in(word, covered) and is_in(word, run.task)]
+    told = [one for one in run.sentences if any(is_in(word, one) for word in named)]
+    if _admits(run, missed, named, told) or (probes(missed.tool) and asks_whether(run.task)):
+        return
+    if not told and _is_alternative(run, missed, named):
         return
     if deed_of(missed.tool) or acts_of(missed.tool) or _is_claimed_in(run, told):
         yield from _not_done(run, missed, named, told)
@@ -190,8 +191,38 @@ def _judged_by_words(run: _Run, missed: Missed) -> Iterator[Clue]:
         yield from _not_found(run, missed, named, told)
 
 
-def _denies(run: _Run, told: Sequence[str]) -> bool:
-    return any(phrases("no", run.ending.languages).search(one) for one in told)
+def _admits(run: _Run, missed: Missed, words: Sequence[str], told: Sequence[str]) -> bool:
+    """Tell whether the answer denies a part, leaves it open, sets it apart, or passes on its failure."""
+    step, denies = run.reading.steps[missed.at], phrases("no", run.ending.languages)
+    if any(denies.search(one) or leaves_open(one, words, run.sentences) for one in told):
+        return True
+    if run.ending.gives_reason(missed, told) or names_refused(run.ending.answer, run.task, missed, step):
+        return True
+    others = {one for each in _like(run, missed)[-_MOST:] for one in words_of(each.input)}
+    others |= {one for one in words_of(step.input) if is_in(one, run.task)}
+    return is_set_apart(run.ending, missed, words, sorted(others - {*words})) or _tells_share(run, missed)
+
+
+def _is_alternative(run: _Run, missed: Missed, named: Sequence[str]) -> bool:
+    """Tell whether the task names a part and one that was done with an "or" between them."""
+    done = [one for each in _like(run, missed)[-_MOST:] for one in words_of(each.input)]
+    either = phrases("or", languages_in(run.task))
+    pairs = (either.split(one[0], maxsplit=1) for one in SENTENCE.finditer(run.task))
+    sides = [side for one in pairs if len(one) > 1 for side in (one, one[::-1])]
+    return any(
+        any(is_in(word, one) for word in named) and any(is_in(word, other) for word in done)
+        for one, other in sides
+    )
+
+
+def _tells_share(run: _Run, missed: Missed) -> bool:
+    """Tell whether the answer says for how many of how many calls a tool did its work."""
+    calls = {
+        one.input for one in run.reading.steps if one.kind is StepKind.TOOL and one.target == missed.tool
+    }
+    done = {one.input for one in _like(run, missed)}
+    shares = {(int(one[1]), int(one[2])) for one in _SHARE.finditer(run.ending.answer)}
+    return (len(done), len(calls)) in shares
 
 
 def _is_claimed_in(run: _Run, told: Sequence[str]) -> bool:
@@ -221,8 +252,8 @@ def _corrects(run: _Run, failed: Step, later: Step) -> bool:
     """Tell whether a later call of a tool asks for nothing else that the task names, or in another form."""
     if mapping(later.input[:HEAD]).keys() != mapping(failed.input[:HEAD]).keys():
         return True
-    new = {*_words_of(later.input)} - {*_words_of(failed.input)}
-    return not any(_is_in(word, run.task) for word in new)
+    new = {*words_of(later.input)} - {*words_of(failed.input)}
+    return not any(is_in(word, run.task) for word in new)
 
 
 def _asks_another(run: _Run, missed: Missed) -> bool:
@@ -247,9 +278,15 @@ def _not_found(run: _Run, missed: Missed, named: Sequence[str], told: Sequence[s
     if told and _is_from_nowhere(run, missed, told):
         did = f"answered for {what} although {missed.tool} failed for it and nothing replaced it"
         yield _clue(run, missed, ClueKind.INVENTED, did, {"figures": 1.0})
-    elif named and not told and _like(run, missed):
+    elif named and not told and _like(run, missed) and not _repeats_code(run, missed):
         did = f"left out {what}, for which {missed.tool} failed"
         yield _clue(run, missed, ClueKind.UNDONE, did, {"failed": 1.0})
+
+
+def _repeats_code(run: _Run, missed: Missed) -> bool:
+    """Tell whether the answer has a number of an error's text that no result has: ``502``."""
+    known = "\n".join(run.reading.steps[at].output[:HEAD] for at in run.sound)
+    return not (numbers(missed.text[:HEAD]) - numbers(known)).isdisjoint(numbers(run.ending.answer))
 
 
 def _is_from_nowhere(run: _Run, missed: Missed, told: Sequence[str]) -> bool:
@@ -262,7 +299,7 @@ def _is_from_nowhere(run: _Run, missed: Missed, told: Sequence[str]) -> bool:
     stated = numbers(" ".join(told)) - numbers(run.task)
     if stated:
         return not stated.isdisjoint(strange)
-    return _has_no_source(run, told) and not _knows_by_itself(run, missed)
+    return _has_no_source(run, told) and not _knows_by_itself(run, missed) and not asks_whether(run.task)
 
 
 def _knows_by_itself(run: _Run, missed: Missed) -> bool:
@@ -300,9 +337,10 @@ def _is_counted(run: _Run, missed: Missed) -> bool:
     done = {one.input for one in _like(run, missed)}
     if len(calls) < _FEWEST_LIKE or steps[missed.at].input in done:
         return False
-    return float(len(calls)) in numbers(run.ending.answer) and float(len(done)) not in numbers(
-        run.ending.answer
-    )
+    told = numbers(run.ending.answer)
+    if not deed_of(missed.tool) and len(steps) <= _MOST_STEPS_WITH_FIGURES:  # a figure, not a count
+        told -= numbers("\n".join(steps[at].output[:HEAD] for at in run.sound))
+    return float(len(calls)) in told and float(len(done)) not in numbers(run.ending.answer)
 
 
 def _may_do(tool: str, lost: str) -> bool:
@@ -312,45 +350,6 @@ def _may_do(tool: str, lost: str) -> bool:
 
 def _notifies(tool: str) -> bool:
     return not _NOTICES.isdisjoint(words_in(tool))
-
-
-@lru_cache(maxsize=64)
-def _words_of(arguments: str) -> tuple[str, ...]:
-    """Return the words of short arguments that may name something, in lower case."""
-    found: dict[str, None] = {}
-    for value in list(_leaves(mapping(arguments[:HEAD])))[:_MOST_VALUES]:
-        if len(value) <= _LONGEST_VALUE:
-            found |= dict.fromkeys(word.casefold() for word in _WORD.findall(value) if _tells(word, value))
-    return tuple(found)
-
-
-def _tells(word: str, value: str) -> bool:
-    """Tell whether a word of a value names something: a long word, an id, or the whole value."""
-    is_dense = not word.isascii() and len(word) > 1
-    return word == value.strip() or len(word) >= _LONG or is_dense or not word.isalpha()
-
-
-def _leaves(value: object) -> Iterator[str]:
-    """Yield the texts and numbers in the arguments of a call, without recursion."""
-    left = [value]
-    while left:
-        one = left.pop()
-        if isinstance(one, dict):
-            left += one.values()
-        elif isinstance(one, list | tuple):
-            left += one
-        elif isinstance(one, str | int | float) and not isinstance(one, bool):
-            yield str(one)
-
-
-def _is_in(word: str, text: str) -> bool:
-    """Tell whether a text has a word, with any ending; words of dense scripts are found within others."""
-    if word not in text and len(word) <= _LONG:
-        return False
-    if word.isascii() and not word.isalpha():
-        return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
-    stem = word if word.isascii() or len(word) <= _LONG else word[: max(_LONG, len(word) - 2)]
-    return stem in text if not word.isascii() else re.search(rf"(?<!\w){re.escape(stem)}", text) is not None
 
 
 def _quoted(run: _Run, missed: Missed, named: Sequence[str]) -> str:
