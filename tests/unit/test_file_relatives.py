@@ -244,6 +244,8 @@ def test_a_person_who_talks_with_one_program_is_no_record_of_a_failure() -> None
     chat = [{"from": "human", "value": TASK}, {"from": "gpt", "value": ANSWER}]
     labelled = {"conversations": chat, "mistake_agent": "gpt", "mistake_step": 1}
     assert attribute(json.dumps({"conversations": chat}).encode()).status is Status.NO_FAILURE
+    call = [{"role": "agent", "content": "Hello"}, {"role": "customer", "content": "Hello"}]
+    assert attribute(json.dumps(call).encode()).status is Status.NO_FAILURE
     assert attribute(json.dumps(labelled).encode()).agent == "gpt"
 
 
