@@ -205,7 +205,7 @@ def _table(found: Sequence[Breaking], n: int) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
     table.add_column("what broke it", overflow="fold")
     table.add_column("runs", justify="right")
-    table.add_column("share, 95 % interval", no_wrap=True)
+    table.add_column("share, 95 % interval")  # wraps: kept in one line, it broke the words beside it
     table.add_column("at step", overflow="fold")
     table.add_column("in run", overflow="fold")
     for one in found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -334,6 +335,22 @@ def test_a_closed_pipe_gives_no_traceback(write: Write) -> None:
     )
     assert ended.stdout.count(b"\n") == 1
     assert b"Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_that_lacks_characters_gets_plainer_ones(write: Write, encoding: str) -> None:
+    path = write("a", as_bytes({"history": [{"role": "clerk", "content": "It is 5 \u20ac."}]}))
+    ended = subprocess.run(
+        [sys.executable, "-m", "analyzer", "attribute", str(path)],
+        capture_output=True,
+        timeout=300,
+        check=False,
+        env={**environment(), "PYTHONIOENCODING": encoding},
+    )
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert "clerk" in (said := ended.stdout.decode(encoding))
+    assert "It is 5 ?." in said
+    assert re.search(r"^> ", said, re.MULTILINE)
 
 
 def _deep(depth: int) -> bytes:

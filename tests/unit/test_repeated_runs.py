@@ -103,6 +103,15 @@ def test_neighbours_of_which_the_same_is_to_be_said_share_a_line() -> None:
     ]
 
 
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_the_ranking_breaks_no_word_and_loses_no_number(width: int) -> None:
+    console = Console(width=width)
+    with console.capture() as captured:
+        console.print(final_table("app", [repetition(blame(3))] * 50))
+    words = captured.get().split()
+    assert {"computation", "1,", "2,", "3,", "4,", "5,", "6,", "…"} <= set(words)
+
+
 def test_people_read_shares_and_places() -> None:
     console = Console(width=120)
     with console.capture() as captured:
