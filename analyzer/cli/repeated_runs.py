@@ -196,9 +196,9 @@ def final_table(program: str, repetitions: Sequence[Repetition]) -> RenderableTy
         f"{n - failed - suspected - unjudged} without a sign of failure",
     ]
     of_program = f" of {plain(program, 60)}" if program else ""
-    heading = Text(f"\nof {counted(n, 'run')}{of_program}: {', '.join(filter(None, counts))}\n")
+    heading = Text(f"\nof {counted(n, 'run')}{of_program}: {', '.join(filter(None, counts))}")
     found = ranking(program, repetitions)
-    return Group(heading, _table(found, n)) if found else heading
+    return Group(heading, "", _table(found, n)) if found else heading
 
 
 def _table(found: Sequence[Breaking], n: int) -> Table:
