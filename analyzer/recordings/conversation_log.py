@@ -143,7 +143,7 @@ def read_conversation(document: object) -> Conversation:
     """
     if not is_conversation(document):
         raise UnreadableInput(f"not a conversation log: expected messages, or a list of them as {_LISTS[0]}")
-    has_history = isinstance(document, dict) and "history" in document
+    is_list_alone = not isinstance(document, dict)
     if not isinstance(document, dict):
         document = {_LISTS[0]: document}
     lists: Iterator[Any] = (document.get(key) for key in (*_LISTS, *_MORE_LISTS))
@@ -164,7 +164,8 @@ def read_conversation(document: object) -> Conversation:
         reference=_first_text(document, _REFERENCES) or None,
         agents=tuple(dict.fromkeys(step.agent for step in steps)),
         warnings=() if steps else ("the conversation is empty",),
-        is_recorded_conversation=has_history or is_labelled(document) or not _is_chat(steps),
+        is_recorded_conversation=not is_list_alone
+        and ("history" in document or is_labelled(document) or not _is_chat(steps)),
     )
     return Conversation(
         trajectory=trajectory,

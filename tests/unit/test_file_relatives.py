@@ -244,9 +244,21 @@ def test_a_person_who_talks_with_one_program_is_no_record_of_a_failure() -> None
     chat = [{"from": "human", "value": TASK}, {"from": "gpt", "value": ANSWER}]
     labelled = {"conversations": chat, "mistake_agent": "gpt", "mistake_step": 1}
     assert attribute(json.dumps({"conversations": chat}).encode()).status is Status.NO_FAILURE
-    call = [{"role": "agent", "content": "Hello"}, {"role": "customer", "content": "Hello"}]
-    assert attribute(json.dumps(call).encode()).status is Status.NO_FAILURE
     assert attribute(json.dumps(labelled).encode()).agent == "gpt"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [{"role": "agent", "content": "Hello"}, {"role": "customer", "content": "Hello"}],
+        [{"sender": "ann", "message": "At five?"}, {"sender": "bob", "message": "At six."}],
+        [{"agent": "bk-linux-1", "output": "built"}, {"agent": "bk-linux-2", "output": "tested"}],
+    ],
+    ids=["a call", "a chat of people", "machines"],
+)
+def test_a_list_without_anything_around_it_is_no_record_of_a_failure(said: list[Any]) -> None:
+    assert attribute(json.dumps(said).encode()).status is Status.NO_FAILURE
+    assert attribute(json.dumps({"history": said}).encode()).status is not Status.NO_FAILURE
 
 
 @pytest.mark.parametrize(
