@@ -114,11 +114,15 @@ def _blames(program: str, one: Repetition) -> Iterator[tuple[Fingerprint, int]]:
 
 
 def in_full(judged: Sequence[Judged]) -> list[tuple[int, Judged]]:
-    """Return the runs to show with their steps, numbered from 1: all of a few, else the first failed one."""
+    """Return the runs to show with their steps, numbered from 1: all of a few, else the first failed one.
+
+    Without a failed one it is the first suspected one.
+    """
     numbered = list(enumerate(judged, 1))
     if len(numbered) <= _MOST_IN_FULL:
         return numbered
-    return [(number, one) for number, one in numbered if one.attribution.status in _TO_SHOW][:1]
+    found = [(number, one) for number, one in numbered if one.attribution.status in _TO_SHOW]
+    return sorted(found, key=lambda each: each[1].attribution.status not in _FAILED)[:1]
 
 
 def lines_of(judged: Sequence[Judged]) -> Iterator[str]:

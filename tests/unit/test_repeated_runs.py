@@ -92,6 +92,9 @@ def test_of_many_runs_only_the_first_failed_one_is_shown_with_its_steps() -> Non
     assert in_full([well, broken, well]) == [(1, well), (2, broken), (3, well)]
     assert in_full([well, well, broken, blame(2)]) == [(3, broken)]
     assert in_full([well] * 4) == []
+    suspected = blame(2, status=Status.SUSPECTED)
+    assert in_full([well, suspected, suspected, broken]) == [(4, broken)]
+    assert in_full([well, suspected, suspected, well]) == [(2, suspected)]
 
 
 def test_neighbours_of_which_the_same_is_to_be_said_share_a_line() -> None:
