@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.resources import files
 from typing import Annotated, Final
@@ -106,24 +106,33 @@ def _root(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command and exit with its code."""
-    sys.exit(run(arguments))
+    """Run one command in a process of its own, and exit with its code."""
+    sys.exit(run(arguments, _kept_app))
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+def _kept_app(arguments: Sequence[str]) -> typer.Typer:
+    """Return the command line; what its imports made stays until the process ends."""
+    gc.disable()  # looking for garbage in it takes a tenth of the imports' time
+    try:
+        return _app(arguments)
+    finally:
+        gc.freeze()  # nor is it looked for later, which would take a sixth of the time of `attribute`
+        gc.enable()
+
+
+def run(arguments: Sequence[str] | None = None, app_of: Callable[[Sequence[str]], typer.Typer] = _app) -> int:
+    """Run one command and return its exit code; the caller's process may go on afterwards.
+
+    Args:
+        arguments: what follows the program's name; by default those of this process.
+        app_of: imports the called command.
+    """
     if sys.platform == "win32":  # file locks, signals and limits of processes are POSIX
         complain("needs Linux (tested) or macOS (not tested): on Windows, use it in WSL")
         return 2
     try:
         given = _with_border(sys.argv[1:] if arguments is None else list(arguments))
-        gc.disable()  # what imports make stays: looking for garbage in it takes a tenth of their time
-        try:
-            app = _app(given)
-        finally:
-            gc.freeze()  # nor is it looked for later, which would take a sixth of the time of `attribute`
-            gc.enable()
-        code = app(args=given, standalone_mode=False)
+        code = app_of(given)(args=given, standalone_mode=False)
     except typer.TyperException as error:
         if message := error.format_message():  # empty if the help was shown instead
             complain(message)

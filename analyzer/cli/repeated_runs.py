@@ -114,11 +114,15 @@ def _blames(program: str, one: Repetition) -> Iterator[tuple[Fingerprint, int]]:
 
 
 def in_full(judged: Sequence[Judged]) -> list[tuple[int, Judged]]:
-    """Return the runs to show with their steps, numbered from 1: all of a few, else the first failed one."""
+    """Return the runs to show with their steps, numbered from 1: all of a few, else the first failed one.
+
+    Without a failed one it is the first suspected one.
+    """
     numbered = list(enumerate(judged, 1))
     if len(numbered) <= _MOST_IN_FULL:
         return numbered
-    return [(number, one) for number, one in numbered if one.attribution.status in _TO_SHOW][:1]
+    found = [(number, one) for number, one in numbered if one.attribution.status in _TO_SHOW]
+    return sorted(found, key=lambda each: each[1].attribution.status not in _FAILED)[:1]
 
 
 def lines_of(judged: Sequence[Judged]) -> Iterator[str]:
@@ -196,16 +200,16 @@ def final_table(program: str, repetitions: Sequence[Repetition]) -> RenderableTy
         f"{n - failed - suspected - unjudged} without a sign of failure",
     ]
     of_program = f" of {plain(program, 60)}" if program else ""
-    heading = Text(f"\nof {counted(n, 'run')}{of_program}: {', '.join(filter(None, counts))}\n")
+    heading = Text(f"\nof {counted(n, 'run')}{of_program}: {', '.join(filter(None, counts))}")
     found = ranking(program, repetitions)
-    return Group(heading, _table(found, n)) if found else heading
+    return Group(heading, "", _table(found, n)) if found else heading
 
 
 def _table(found: Sequence[Breaking], n: int) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
     table.add_column("what broke it", overflow="fold")
     table.add_column("runs", justify="right")
-    table.add_column("share, 95 % interval", no_wrap=True)
+    table.add_column("share, 95 % interval")  # wraps: kept in one line, it broke the words beside it
     table.add_column("at step", overflow="fold")
     table.add_column("in run", overflow="fold")
     for one in found:

@@ -36,7 +36,7 @@ _USER, _AGENT, _TOOL, _SYSTEM = Speaker.USER, Speaker.AGENT, Speaker.TOOL, Speak
 
 
 def _ag_ui_entries(records: Records) -> Records:
-    is_stream = all_have(records, "type") and text_at(records[0], "runId")
+    is_stream = all_have(records, "type") and {"runId", "threadId"} <= records[0].keys()
     return records if is_stream and records[0]["type"] == "RUN_STARTED" else ()
 
 
@@ -130,7 +130,7 @@ def _ag2_entries(records: Records) -> Records:
         isinstance(one["content"], dict) for one in records
     )
     said = (one["content"] for one in records if text_at(one, "type") in _AG2) if is_stream else ()
-    return records if any("sender" in one and "recipient" in one for one in said) else ()
+    return records if any({"uuid", "sender", "recipient"} <= one.keys() for one in said) else ()
 
 
 def _ag2(entries: Records) -> Iterator[Message]:

@@ -68,7 +68,8 @@ def _letta(entries: Records) -> Iterator[Message]:
 
 def _dify_entries(records: Records) -> Records:
     held = unwrapped(records, "data")
-    return held if all_have(held, "id", "query", "answer", "conversation_id") else ()
+    is_page = all_have(held, "id", "query", "answer", "conversation_id")
+    return held if is_page and any("agent_thoughts" in one or "inputs" in one for one in held) else ()
 
 
 def _dify(entries: Records) -> Iterator[Message]:
@@ -144,7 +145,8 @@ def _react(entries: Records) -> Iterator[Message]:
         result = json_text(held.get(f"observation_{place}"))
         yield answering(result, f"step {place}", failed=result.startswith("Execution error in "))
         place += 1
-    yield from saying(_AGENT, one.get("answer", list(one.values())[-1]))
+    last = next((value for key, value in reversed(one.items()) if key != "trajectory"), None)
+    yield from saying(_AGENT, one.get("answer", last))
 
 
 # --- n8n ---
@@ -412,11 +414,14 @@ _JAVA: Final = {
     **dict.fromkeys(("TOOL_EXECUTION_RESULT", "TOOL"), _TOOL),
 }
 """Speakers by LangChain4j's ``type`` and Spring AI's ``messageType``."""
+_JAVA_KEYS: Final = frozenset({"contents", "toolExecutionRequests", "toolCalls", "media", "metadata"})
 
 
 def _java_entries(records: Records) -> Records:
+    """Return messages; records of other programs may have these types, but no message's own keys."""
     is_known = all(_java_kind(one) in _JAVA for one in records)
-    return records if is_known and any(_JAVA[_java_kind(one)] is _AGENT for one in records) else ()
+    is_its_own = is_known and any(not _JAVA_KEYS.isdisjoint(one) for one in records)
+    return records if is_its_own and any(_JAVA[_java_kind(one)] is _AGENT for one in records) else ()
 
 
 def _java_kind(one: Any) -> str:

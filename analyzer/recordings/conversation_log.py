@@ -119,10 +119,20 @@ def is_message(document: object) -> bool:
 
 
 def _is_logged(document: Mapping[str, Any]) -> bool:
-    if any(isinstance(document.get(key), str | int) for key in LOG_LEVELS):
+    if any(isinstance(document.get(key), str | int) for key in LOG_LEVELS) or is_request(document):
         return True
     speakers = [key for key in _SPEAKERS if isinstance(document.get(key), str)]
     return speakers == ["name"] and not any(key in document for key in ("content", "tool_calls"))
+
+
+def is_request(document: Mapping[str, Any]) -> bool:
+    """Tell whether a record is of an HTTP server's log, which has the client's program as ``agent``."""
+    agent = document.get("agent")
+    return isinstance(agent, str) and bool(_BROWSER.match(agent))
+
+
+_BROWSER: Final = re.compile(r'"?[A-Za-z][\w.-]{0,40}/\d{1,4}\.\d')
+"""The begin of a ``User-Agent``: ``Mozilla/5.0 (…)``, ``curl/8.5.0``."""
 
 
 def read_conversation(document: object) -> Conversation:
@@ -133,6 +143,7 @@ def read_conversation(document: object) -> Conversation:
     """
     if not is_conversation(document):
         raise UnreadableInput(f"not a conversation log: expected messages, or a list of them as {_LISTS[0]}")
+    is_list_alone = not isinstance(document, dict)
     if not isinstance(document, dict):
         document = {_LISTS[0]: document}
     lists: Iterator[Any] = (document.get(key) for key in (*_LISTS, *_MORE_LISTS))
@@ -153,7 +164,8 @@ def read_conversation(document: object) -> Conversation:
         reference=_first_text(document, _REFERENCES) or None,
         agents=tuple(dict.fromkeys(step.agent for step in steps)),
         warnings=() if steps else ("the conversation is empty",),
-        is_recorded_conversation="history" in document or is_labelled(document) or not _is_chat(steps),
+        is_recorded_conversation=not is_list_alone
+        and ("history" in document or is_labelled(document) or not _is_chat(steps)),
     )
     return Conversation(
         trajectory=trajectory,

@@ -49,7 +49,8 @@ _OTHER_FORMS: Final = (
         re.compile(r"\s*\[\d{4}-\d\d-\d\d[T ]|\d{4}-\d\d-\d\d[T ][\d:.,]+\S* +\[?[A-Z]"),
         "the lines of an application's log, not JSON",
     ),
-    (re.compile(r"\s*<(?:\?xml|!DOCTYPE|html|svg)", re.IGNORECASE), "XML or HTML, not JSON"),
+    (re.compile(r"\s*\[\d\d?[./]\d\d?[./]\d\d"), "the lines of a chat or log, not JSON"),
+    (re.compile(r"\s*<(?:\?xml|!DOCTYPE|[a-z][\w:.-]{0,40}[\s/>])", re.IGNORECASE), "XML or HTML, not JSON"),
 )
 """What a text that is not read looks like, with its name."""
 _FENCE: Final = b"```"

@@ -25,7 +25,13 @@ from analyzer.recordings.chatgpt_export import CHATGPT
 from analyzer.recordings.claude_code_session import CLAUDE_CODE
 from analyzer.recordings.claude_export import CLAUDE_EXPORT
 from analyzer.recordings.codex_session import CODEX
-from analyzer.recordings.conversation_log import CONVERSATION_LOG, LOG_LEVELS, is_conversation, pair_of
+from analyzer.recordings.conversation_log import (
+    CONVERSATION_LOG,
+    LOG_LEVELS,
+    is_conversation,
+    is_request,
+    pair_of,
+)
 from analyzer.recordings.crewai_log import CREWAI
 from analyzer.recordings.datadog_spans import DATADOG
 from analyzer.recordings.defects import DOCUMENTS, ROWS, Words
@@ -285,7 +291,7 @@ def _looks_like(text: FileText | None, unknown: Records) -> str:
     if not isinstance(one, dict):
         return f"{text.form} of unknown content ({type(one).__name__})"
     keys = ", ".join(" ".join(str(key).split())[:_LONGEST_KEY] for key in list(one)[:_MOST_KEYS]) or "none"
-    if any(key in one for key in LOG_LEVELS):
+    if any(key in one for key in LOG_LEVELS) or is_request(one):
         return f"the log of an application: {text.form} with the keys {keys}"
     if pair_of(text.records) is not None:
         return (

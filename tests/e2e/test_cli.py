@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -155,7 +156,7 @@ class TestShapes:
     def test_attribute_prints_one_object_a_run(self, cli: Cli, write: Write) -> None:
         said = cli("attribute", write("a", BODY), "--format", "json")
         (found,) = said.objects
-        assert (said.code, said.err, list(found)) == (0, "", VERDICT_KEYS)
+        assert (said.code, said.err, list(found)) == (0, "", [*VERDICT_KEYS, "file"])
         assert (found["status"], found["agent"], found["step"]) == ("attributed", "planner", 1)
         assert (found["span_id"], found["trace_id"]) == (span_id(4), TRACE)
         assert found["ranking"]
@@ -186,7 +187,7 @@ class TestShapes:
         (found,) = cli("steps", write("a", as_bytes(CONVERSATION)), "--format", "json").objects
         assert [step["agent"] for step in found["steps"]] == ["user", "planner", "counter"]
         (verdict,) = cli("attribute", write("a", as_bytes(CONVERSATION)), "--format", "json").objects
-        assert (list(verdict), verdict["span_id"]) == (VERDICT_KEYS, None)
+        assert (list(verdict), verdict["span_id"]) == ([*VERDICT_KEYS, "file"], None)
         assert verdict["status"] in {"attributed", "undetermined"}
 
     def test_several_files_are_several_lines_and_a_bad_one_costs_no_other(
@@ -197,6 +198,7 @@ class TestShapes:
             said = cli(command, *files, "--format", "json")
             assert (said.code, len(said.objects)) == (1, 2)
             assert str(files[1]) in said.complaint
+        assert [one["file"] for one in said.objects] == [str(files[0]), str(files[2])]
 
     def test_a_run_that_did_its_task_has_not_failed_unless_stated(self, cli: Cli, write: Write) -> None:
         path = write("a", encode([chat(1, parent=None, answer="12", agent_name="counter")]))
@@ -334,6 +336,22 @@ def test_a_closed_pipe_gives_no_traceback(write: Write) -> None:
     )
     assert ended.stdout.count(b"\n") == 1
     assert b"Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_that_lacks_characters_gets_plainer_ones(write: Write, encoding: str) -> None:
+    path = write("a", as_bytes({"history": [{"role": "clerk", "content": "It is 5 \u20ac."}]}))
+    ended = subprocess.run(
+        [sys.executable, "-m", "analyzer", "attribute", str(path)],
+        capture_output=True,
+        timeout=300,
+        check=False,
+        env={**environment(), "PYTHONIOENCODING": encoding},
+    )
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert "clerk" in (said := ended.stdout.decode(encoding))
+    assert "It is 5 ?." in said
+    assert re.search(r"^> ", said, re.MULTILINE)
 
 
 def _deep(depth: int) -> bytes:

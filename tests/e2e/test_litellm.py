@@ -8,7 +8,10 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
+from importlib.machinery import ModuleSpec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -286,8 +289,47 @@ async def test_an_honest_report_is_taken_as_it_is() -> None:
 def test_prices_are_those_of_litellm_and_known_without_its_import() -> None:
     listed = {name: entry for name, entry in _litellm().model_cost.items() if "input_cost_per_token" in entry}
     assert len(listed) > 1000
-    assert {name: _bundled_prices()[name] for name in listed} == listed
+    bundled = _bundled_prices() or {}
+    assert {name: bundled[name] for name in listed} == listed
     asked = "import sys; from analyzer.analyses.models.completion import price_of"
     asked += "; print(price_of('gpt-4o-mini', 1000, 10), 'litellm' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout
     assert said.split() == [str(price_of("gpt-4o-mini", 1000, 10)), "False"]
+
+
+@pytest.fixture
+def price_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Yield the place of the price list of a litellm that is not imported."""
+    spec = ModuleSpec("litellm", None)
+    spec.submodule_search_locations = [str(tmp_path)]
+    monkeypatch.setattr("analyzer.analyses.models.completion.find_spec", lambda _: spec)
+    _bundled_prices.cache_clear()
+    yield tmp_path / "model_prices_and_context_window_backup.json"
+    _bundled_prices.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("listed", "price"),
+    [
+        ('{"m": {"input_cost_per_token": 2, "output_cost_per_token": 3}}', 2003.0),
+        ('{"m": {"input_cost_per_token": "2", "output_cost_per_token": 3}}', None),
+        ('{"m": {"input_cost_per_token": 2}}', None),
+        ('{"m": [2, 3]}', None),
+        ('[{"m": 1}]', None),
+        ('{"m": {', None),
+        ("\xff", None),
+        ("", None),
+    ],
+)
+def test_prices_in_a_file_that_cannot_be_read_are_unknown(
+    price_file: Path, listed: str, price: float | None
+) -> None:
+    price_file.write_text(listed, encoding="latin-1")
+    assert price_of("provider/m", 1000, 1) == price_of("m", 1000, 1) == price
+
+
+def test_the_import_of_litellm_freezes_nothing_in_a_callers_process() -> None:
+    asked = "import gc; from analyzer.analyses.models.completion import _litellm; _litellm()"
+    asked += "; print(gc.get_freeze_count(), gc.isenabled())"
+    said = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout
+    assert said.split() == ["0", "True"]

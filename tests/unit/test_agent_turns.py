@@ -388,8 +388,27 @@ def test_a_log_that_shares_a_few_keys_with_a_tools_session_keeps_its_speakers(re
         [{"trajectory": {"tool_name_0": 5, "tool_args_0": 7}}],
         [{"value": "up", "qualified_name": "app.AgentOutput"}],
         [{"schema_version": "ATIF-v1.5", "steps": [{"source": "robot", "message": "up"}]}],
+        [
+            {"type": "RUN_STARTED", "runId": "42", "job": "nightly"},
+            {"type": "RUN_ERROR", "message": "The disk is full."},
+        ],
+        [{"type": "text", "content": {"sender": "Ann", "recipient": "Bob", "content": "Lunch?"}}] * 2,
+        [{"type": "USER", "text": "logged in"}, {"type": "AI", "text": "score 0.3"}],
+        [{"messageType": "USER", "text": "Hello"}, {"messageType": "ASSISTANT", "text": "I am her PA."}],
+        [{"data": [{"id": "1", "query": "Reset?", "answer": "Click.", "conversation_id": "c"}]}],
     ],
-    ids=["jobs", "machines", "paths of drills", "values of an application", "steps of a robot"],
+    ids=[
+        "jobs",
+        "machines",
+        "paths of drills",
+        "values of an application",
+        "steps of a robot",
+        "jobs with ids",
+        "notes of people",
+        "events of users",
+        "messages of people",
+        "questions and answers",
+    ],
 )
 def test_records_of_no_agent_are_described(records: list[Any]) -> None:
     with pytest.raises(UnreadableInput, match="unknown format"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from importlib import import_module
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import analyzer.cli.commands
-from analyzer.cli.main import COMMANDS, run
+from analyzer.cli.main import COMMANDS, main, run
 
 
 def test_every_command_is_listed_by_its_first_sentence(capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,6 +37,20 @@ def test_a_command_is_found_wherever_it_stands(
 ) -> None:
     assert run(arguments) == 2
     assert "Missing argument" in capsys.readouterr().err
+
+
+def test_only_the_programs_own_process_keeps_what_imports_made() -> None:
+    frozen = gc.get_freeze_count()
+    gc.disable()
+    try:
+        assert run(["--version"]) == 0
+        assert (gc.isenabled(), gc.get_freeze_count()) == (False, frozen)
+        with pytest.raises(SystemExit):
+            main(["--version"])
+        assert (gc.isenabled(), gc.get_freeze_count() > frozen) == (True, True)
+    finally:
+        gc.unfreeze()
+        gc.enable()
 
 
 def test_on_windows_every_command_says_what_it_needs(

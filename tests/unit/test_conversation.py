@@ -218,6 +218,10 @@ def test_what_people_write_is_no_conversation_of_agents(texts: list[Any]) -> Non
         [{"author": "assistant", "body": "x"}, {"author": "user", "text": "y"}],
         [{"author": {"name": "assistant"}, "body": "x"}] * 2,
         [{"agent": "Mozilla/5.0", "value": "GET /", "level": 30}] * 2,
+        [
+            {"agent": "curl/8.5.0", "message": "GET /"},
+            {"agent": '"Mozilla/5.0 (X11)"', "message": "GET /x 404"},
+        ],
     ],
 )
 def test_messages_that_do_not_share_their_keys_are_refused(log: list[Any]) -> None:

@@ -111,6 +111,8 @@ def test_a_value_of_another_type_is_refused_with_its_place_and_no_words_of_pytho
         ("[[runs]]\nid = 1\n", "settings in TOML or INI, not a record of a run"),
         ("[agents]\nname=desk\n", "settings in TOML or INI, not a record of a run"),
         ('<?xml version="1.0"?><trace/>', "XML or HTML, not JSON"),
+        ("<testsuite><testcase/></testsuite>", "XML or HTML, not JSON"),
+        ("[01/02/26, 10:00] Ann: Hello\n", "the lines of a chat or log, not JSON"),
         ("[2026-05-01 10:00:01] INFO begun\n", "the lines of an application's log, not JSON"),
         ('{\n  // a comment\n  "a": 1\n}', "JSON with comments, the first in line 2: remove them"),
         ("a: 1\nb: [1\n", "YAML that cannot be read: line 3: did not find expected ',' or ']'"),

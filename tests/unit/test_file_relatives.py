@@ -248,6 +248,20 @@ def test_a_person_who_talks_with_one_program_is_no_record_of_a_failure() -> None
 
 
 @pytest.mark.parametrize(
+    "said",
+    [
+        [{"role": "agent", "content": "Hello"}, {"role": "customer", "content": "Hello"}],
+        [{"sender": "ann", "message": "At five?"}, {"sender": "bob", "message": "At six."}],
+        [{"agent": "bk-linux-1", "output": "built"}, {"agent": "bk-linux-2", "output": "tested"}],
+    ],
+    ids=["a call", "a chat of people", "machines"],
+)
+def test_a_list_without_anything_around_it_is_no_record_of_a_failure(said: list[Any]) -> None:
+    assert attribute(json.dumps(said).encode()).status is Status.NO_FAILURE
+    assert attribute(json.dumps({"history": said}).encode()).status is not Status.NO_FAILURE
+
+
+@pytest.mark.parametrize(
     ("call", "result"),
     [
         ({"id": "c1", "name": "tide_table", "arguments": {}}, {"id": "c1", "error": True, "content": ERROR}),

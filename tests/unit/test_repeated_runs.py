@@ -92,6 +92,9 @@ def test_of_many_runs_only_the_first_failed_one_is_shown_with_its_steps() -> Non
     assert in_full([well, broken, well]) == [(1, well), (2, broken), (3, well)]
     assert in_full([well, well, broken, blame(2)]) == [(3, broken)]
     assert in_full([well] * 4) == []
+    suspected = blame(2, status=Status.SUSPECTED)
+    assert in_full([well, suspected, suspected, broken]) == [(4, broken)]
+    assert in_full([well, suspected, suspected, well]) == [(2, suspected)]
 
 
 def test_neighbours_of_which_the_same_is_to_be_said_share_a_line() -> None:
@@ -101,6 +104,15 @@ def test_neighbours_of_which_the_same_is_to_be_said_share_a_line() -> None:
         "run 3 of 4: attributed: clerk, step 3: so",
         "run 4 of 4: no failure",
     ]
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_the_ranking_breaks_no_word_and_loses_no_number(width: int) -> None:
+    console = Console(width=width)
+    with console.capture() as captured:
+        console.print(final_table("app", [repetition(blame(3))] * 50))
+    words = captured.get().split()
+    assert {"computation", "1,", "2,", "3,", "4,", "5,", "6,", "…"} <= set(words)
 
 
 def test_people_read_shares_and_places() -> None:

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from opentelemetry import context
 
@@ -263,7 +263,7 @@ def price_of(model: str, sent: int, received: int) -> float | None:
     """Return the price of these token counts in USD; ``None`` without a listed price, or without litellm."""
     prices = _price_list(model)
     per_input, per_output = prices.get("input_cost_per_token"), prices.get("output_cost_per_token")
-    if per_input is None or per_output is None:
+    if not isinstance(per_input, int | float) or not isinstance(per_output, int | float):
         return None
     return float(sent * per_input + received * per_output)
 
@@ -309,12 +309,14 @@ async def _call_nobody(litellm: Any) -> None:
 @contextmanager
 def _uncollected() -> Iterator[None]:
     """Disable garbage collection during the import, whose objects all stay: saves a quarter of its time."""
-    was_on = gc.isenabled()
+    was_on, is_own_process = gc.isenabled(), gc.get_freeze_count() > 0
     gc.disable()
     try:
         yield
     finally:
         gc.freeze()
+        if not is_own_process:
+            gc.unfreeze()  # into the oldest generation: what the caller drops later is still found
         if was_on:
             gc.enable()
 
@@ -323,20 +325,28 @@ def _price_list(model: str) -> Mapping[str, Any]:
     """Return a model's entry in litellm's bundled list; empty if there is none, or no litellm."""
     if not is_litellm_installed():
         return {}
-    known = _bundled_prices() or _litellm().model_cost
+    known = _bundled_prices()
+    known = _litellm().model_cost if known is None else known
     entry = known.get(model) or known.get(model.partition("/")[2])
     return entry if isinstance(entry, Mapping) else {}
 
 
 @cache
-def _bundled_prices() -> Mapping[str, Any]:
-    """Return the price list in litellm's package without importing it; empty if another is wanted."""
+def _bundled_prices() -> Mapping[str, Any] | None:
+    """Return the price list in litellm's package without importing it.
+
+    ``None`` if another list is wanted or there is none: litellm knows then. Empty if the file is broken.
+    """
     found = find_spec("litellm")
     folder = next(iter(found.submodule_search_locations or ()), None) if found else None
     file = Path(folder or "", "model_prices_and_context_window_backup.json")
     if os.environ.get(_LOCAL_PRICES, "True").lower() != "true" or not folder or not file.exists():
+        return None
+    try:
+        listed = json.loads(file.read_bytes())
+    except (OSError, ValueError):
         return {}
-    return cast("Mapping[str, Any]", json.loads(file.read_bytes()))
+    return listed if isinstance(listed, dict) else {}
 
 
 def _reply(response: Any) -> Reply:

@@ -16,6 +16,7 @@ from analyzer.cli.output import (
     FormatOption,
     OutputFormat,
     optional,
+    print_json,
 )
 from analyzer.cli.recorded_runs import (
     STANDARD_INPUT,
@@ -29,6 +30,7 @@ from analyzer.cli.shared_options import FloorOption, MethodOption, ModelOption
 from analyzer.inquiry.explanation import proof_command
 from analyzer.inquiry.present import is_unsaid, plain
 from analyzer.inquiry.terminal import console
+from analyzer.inquiry.verdict import to_json
 from semconv.model import Blame
 
 
@@ -69,7 +71,8 @@ def attribute(
     A conversation log is assumed to have failed; a trace is first checked for failure,
     unless [bold]--failed[/bold]. Without a model it needs no network and no key. Several runs are also
     compared with each other: a step that only failing runs of a workflow have is more likely to blame. Of
-    more than three, each gets a line, and the last lines rank what broke them.
+    more than three, each gets a line, and the last lines rank what broke them. As JSON, each run names its
+    [bold]file[/bold].
 
     Example: [bold]blamespan attribute trace.json --model ollama/qwen3[/bold]
     """
@@ -80,8 +83,8 @@ def attribute(
     read = [(path, _with_reference(run, reference)) for path, run in recorded]
     judged = judge([run for _, run in read], analyst, settings, failed=failed)
     if output is OutputFormat.JSON:
-        for run in judged:
-            show(run, output)
+        for (path, _), run in zip(read, judged, strict=True):
+            print_json({**to_json(run.attribution, run.trajectory), "file": str(path)})
     else:
         _print(read, judged, list(enumerate(judged, 1)) if all_runs else in_full(judged))
     if some_failed([run.attribution for run in judged]) or recorded.some_unreadable:
