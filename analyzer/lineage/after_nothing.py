@@ -130,7 +130,7 @@ def _null_keys(document: Any) -> Iterator[str]:
 
 def _gap_clue(known: Known, place: int, source: int, literal: str, key: str) -> Clue:
     reason = f"gave {literal} for {key[:40]}, for which {known.giver(source)} had no value"
-    return invented(known, place, literal, reason)
+    return _invented(known, place, literal, reason)
 
 
 def says_nothing_found(task: str, answer: str) -> bool:
@@ -258,17 +258,12 @@ def _is_of_one_row(known: Known, figure: Figure) -> bool:
 
 
 def _clue(known: Known, position: int, source: int, literal: str) -> Clue:
-    reason = f"gave {literal}, although {ending_of(known, source)}"
-    return invented(known, position, literal, reason)
+    what = "failed" if known.reading.faults[source] is Fault.FAILED else "returned nothing"
+    reason = f"gave {literal}, although {known.giver(source)} had {what}"
+    return _invented(known, position, literal, reason)
 
 
-def invented(known: Known, position: int, literal: str, reason: str) -> Clue:
+def _invented(known: Known, position: int, literal: str, reason: str) -> Clue:
     """Return the clue that a step made a value up."""
     quote = known.quote(position, literal, reach=60)
     return known.clue(position, ClueKind.INVENTED, reason, quote, sign="figures")
-
-
-def ending_of(known: Known, source: int) -> str:
-    """Return in words that a look-up came to nothing."""
-    what = "failed" if known.reading.faults[source] is Fault.FAILED else "returned nothing"
-    return f"{known.giver(source)} had {what}"
