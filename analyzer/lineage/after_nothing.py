@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 from analyzer.lineage.claims import figures_from_nowhere
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import clocks_in, dates_in, follows
-from analyzer.lineage.derivation import converts, plain_results
-from analyzer.lineage.entries import document_in
-from analyzer.lineage.figures import figures, prose_of
+from analyzer.lineage.derivation import Derivation, converts, plain_results
+from analyzer.lineage.entries import document_in, tables_in
+from analyzer.lineage.figures import Figure, figures, prose_of
 from analyzer.lineage.known import Known, counts_in
 from analyzer.lineage.vocabulary import begins_with_no, first_sentence
 from analyzer.signals.commands import call_name, commands_of
@@ -30,6 +31,9 @@ _LEAST_KEY: Final = 3
 """Letters of a key that a text may name."""
 _MOST_DATES: Final = 100
 _MOST_ASKED: Final = 8
+_MOST_ROWS: Final = 300
+_MOST_OF_ROW: Final = 6
+"""Numbers of a row of a list that are computed with."""
 _ENVELOPE: Final = frozenset({"error", "errors", "warning", "warnings", "resultType"})
 """Keys that are empty in any result, or say of what kind it is."""
 _STATES: Final = frozenset({"status", "state", "ok", "success"})
@@ -126,7 +130,7 @@ def _null_keys(document: Any) -> Iterator[str]:
 
 def _gap_clue(known: Known, place: int, source: int, literal: str, key: str) -> Clue:
     reason = f"gave {literal} for {key[:40]}, for which {known.giver(source)} had no value"
-    return invented(known, place, literal, reason)
+    return _invented(known, place, literal, reason)
 
 
 def says_nothing_found(task: str, answer: str) -> bool:
@@ -240,22 +244,26 @@ def _strange(known: Known, answer: str) -> Iterator[str]:
             continue
         is_read = known.is_number_read(figure.value, len(known.reading.steps))
         is_new = figure in strange if has_figures else not is_read
-        if is_new and not figure.is_small and not figure.is_label:
+        if is_new and not figure.is_small and not figure.is_label and not _is_of_one_row(known, figure):
             yield figure.literal
 
 
+def _is_of_one_row(known: Known, figure: Figure) -> bool:
+    """Tell whether three numbers of one row of a list give one: missing pieces at their price."""
+    rows = (row for _, text in known.results() for listed in tables_in(text) for row in listed)
+    numbers = (
+        [one for one in row.values() if isinstance(one, int | float)] for row in islice(rows, _MOST_ROWS)
+    )
+    return any(Derivation(one[:_MOST_OF_ROW], ()).computes_in_threes(figure) for one in numbers)
+
+
 def _clue(known: Known, position: int, source: int, literal: str) -> Clue:
-    reason = f"gave {literal}, although {ending_of(known, source)}"
-    return invented(known, position, literal, reason)
+    what = "failed" if known.reading.faults[source] is Fault.FAILED else "returned nothing"
+    reason = f"gave {literal}, although {known.giver(source)} had {what}"
+    return _invented(known, position, literal, reason)
 
 
-def invented(known: Known, position: int, literal: str, reason: str) -> Clue:
+def _invented(known: Known, position: int, literal: str, reason: str) -> Clue:
     """Return the clue that a step made a value up."""
     quote = known.quote(position, literal, reach=60)
     return known.clue(position, ClueKind.INVENTED, reason, quote, sign="figures")
-
-
-def ending_of(known: Known, source: int) -> str:
-    """Return in words that a look-up came to nothing."""
-    what = "failed" if known.reading.faults[source] is Fault.FAILED else "returned nothing"
-    return f"{known.giver(source)} had {what}"

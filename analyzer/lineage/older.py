@@ -18,11 +18,13 @@ from itertools import combinations, islice
 from typing import Any, Final
 
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.dates import Day, clocks_in, dates_in
+from analyzer.lineage.dates import DateFound, Day, clocks_in, dates_in
 from analyzer.lineage.entries import Scalar, document_in, rows_in, stands_in
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known
+from analyzer.lineage.vocabulary import denies, phrases
 from analyzer.signals.run_view import HEAD, own_words
+from analyzer.signals.wordings import languages_in
 from semconv.dialects.reading.values import mapping
 from semconv.model import StepKind
 from semconv.record import record
@@ -141,15 +143,21 @@ class _Change:
 
 
 def values_before_update(known: Known) -> Iterator[Clue]:
-    """Yield the words of an agent with what a call returned first, though it heard what it returned later."""
+    """Yield the words of an agent with what a call returned first, though it heard what it returned later.
+
+    Words that deny something, and those of a run whose answer has what was returned later, may speak of what
+    no longer holds: "free the 09:40 slot".
+    """
     for change in islice(_changes(known), _MOST_CHANGES):
         for position, step in enumerate(known.reading.steps[change.position + 1 :], change.position + 1):
             words = own_words(step)[:HEAD] if step.kind in _SAYS else ""
             if change.name not in words.casefold() or any(_has(words, one) for one in change.new):
                 continue
             old = next((one for one in sorted(change.old, key=str) if _has(words, one)), None)
-            if old is None or _has(known.asked, old):
+            if old is None or _has(known.asked, old) or denies(words):
                 continue
+            if any(_has(known.answer, one) for one in change.new):
+                break
             heard = known.heard_by(position)
             if any(_has(heard, one) for one in change.new):
                 new = ", ".join(sorted(map(str, change.new)))
@@ -175,8 +183,14 @@ def _changes(known: Known) -> Iterator[_Change]:
             calls[step.target].append((position, mapping(step.input[:HEAD]), text))
     for found in calls.values():
         for (_, asked, before), (position, again, after) in combinations(found, 2):
-            if asked.items() <= again.items() if _is_plain(asked, again) else asked == again:
+            if asked == again or (_is_plain(asked, again) and _asks_for_later(asked, again)):
                 yield from _changed(position, rows_in(before), rows_in(after))
+
+
+def _asks_for_later(asked: Mapping[str, Any], again: Mapping[str, Any]) -> bool:
+    """Tell whether a call repeats another one, and adds only of which version or time."""
+    added = again.keys() - asked.keys()
+    return asked.items() <= again.items() and all(map(_LATER.search, added))
 
 
 def _is_plain(*arguments: Mapping[str, Any]) -> bool:
@@ -225,7 +239,11 @@ def _is_telling(value: Scalar | None) -> bool:
 
 
 def values_of_other_times(known: Known) -> Iterator[Clue]:
-    """Yield the words of an agent with a value of a record that did not hold on the day asked about."""
+    """Yield the words of an agent with a value of a record that did not hold on the day of a question.
+
+    A day that stands apart from the question, as today's does, and one before or after which something is to
+    hold, need not be the day that is meant; neither is one on which a record ends or begins.
+    """
     for source, text in known.results():
         spans = [(row, span) for row in rows_in(text) if (span := _span(row)) is not None]
         if len(spans) < _LEAST_DIGITS:
@@ -253,6 +271,11 @@ def _span(row: Mapping[str, Scalar]) -> tuple[date, date] | None:
 _STARTS: Final = re.compile(
     r"(?:^|_)(?:from|start|since|ab|von|depuis|desde|début|debut|inicio|dal|od)(?:$|_)", re.IGNORECASE
 )
+_LATER: Final = re.compile(
+    r"version|^rev|revision|edition|^stand$|fresh|^live$|latest"
+    r"|(?:^|_)(?:from|since|after|ab|seit|depuis|desde|dal|od)(?:$|_)",
+    re.IGNORECASE,
+)
 _STOPS: Final = re.compile(r"(?:^|_)(?:to|until|till|end|bis|fin|hasta|jusqu|al|do|au)(?:$|_)", re.IGNORECASE)
 
 
@@ -260,7 +283,7 @@ def _out_of_span(
     known: Known, source: int, spans: Sequence[tuple[Mapping[str, Scalar], tuple[date, date]]]
 ) -> Iterator[Clue]:
     days = _days_asked(known, source)
-    holding = [row for row, (first, last) in spans if days and all(first <= day <= last for day in days)]
+    holding = [row for row, (first, last) in spans if days and all(first < day < last for day in days)]
     if len(holding) != 1:
         return
     (right,) = holding
@@ -293,11 +316,28 @@ def _days_asked(known: Known, source: int) -> Sequence[date]:
     for step in reversed(steps[: source + 1]):
         if step.kind in _SAYS:
             texts = [step.input[one.start : one.end] for one in step.heard if one.role == "user"]
-            days = [day for text in texts for one in dates_in(text) for day in one.readings[:1] if day.year]
-            if days:
+            dated = [text for text in texts if any(one.readings[0].year for one in dates_in(text))]
+            if dated:
+                days = [
+                    day for text in dated for one in _asked_in(text) for day in one.readings[:1] if day.year
+                ]
                 return [date(*day) for day in days]
     return ()
 
 
 def _states(value: float, text: str) -> bool:
     return any(value in one.readings for one in figures(text))
+
+
+def _asked_in(text: str) -> Iterator[DateFound]:
+    """Yield the dates in the only question of a text, unless it asks for what is before or after them."""
+    parts = _PART.split(text)
+    questions = [one for one, end in zip(parts[::2], parts[1::2], strict=False) if end in _ASKS]
+    for one in questions if len(questions) == 1 else ():
+        if not any(phrases(kind, languages_in(text)).search(one) for kind in ("before", "after")):
+            yield from dates_in(one)
+
+
+_ASKS: Final = ("?", "？")  # noqa: RUF001 - as written
+_PART: Final = re.compile(r"([?？!:;,\n]|\.(?=\s))")  # noqa: RUF001 - as above
+"""The end of a part of a text: what stands before a comma need not be what is asked."""

@@ -39,7 +39,6 @@ from analyzer.lineage.targets import (
     deeds_on_untold,
 )
 from analyzer.lineage.totals import wrong_aggregates, wrong_totals
-from analyzer.lineage.unanswered import figures_for_failed
 from analyzer.lineage.units import changed_units
 from analyzer.lineage.weekdays import wrong_weekdays
 
@@ -83,7 +82,6 @@ READERS: Final[tuple[LineageReader, ...]] = (
     repeated_deeds,
     values_after_nothing,
     filled_gaps,
-    figures_for_failed,
     calls_for_other_rows,
     values_of_other_rows,
     figures_of_siblings,

@@ -2,7 +2,7 @@
 
 A line that names one row of a list by some columns and another row by others, gives the one what the list has
 for the other. Rows that are only compared are named by the same column; a value that stands elsewhere in the
-run may be meant for itself.
+run, or is the greatest or least of many, may be meant for itself; and a later line may set it right.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ _MOST_LINES: Final = 200
 _LONGEST_LINE: Final = 400
 _Rows: TypeAlias = Sequence[Mapping[str, Scalar]]
 _SHORT: Final = 2
+_FEW: Final = 3
+"""Values of a column, most of which are its greatest or least."""
 _LEAST: Final = 3
 """Characters of a text that tells rows apart."""
 _SENTENCE_END: Final = re.compile(r"(?<!\d)[.!](?=\s)|[^\n?]*\?|\n|。")
@@ -137,9 +139,26 @@ def _crossed(known: Known, source: int, listed: _Rows, columns: Sequence[_Column
                     given = next(one for one in hits if one.row == other)
                     named = next(one for one in hits if one.row == row)
                     right = listed[row][given.key]
+                    if _is_extreme(listed, given) or _is_righted(known, position, named.shown, str(right)):
+                        continue
                     has = f"{known.giver(source)} has {right}"
                     reason = f"gave {given.key} {given.shown} for {named.shown}, where {has}"
                     yield known.clue(position, ClueKind.CHANGED, reason, known.quote(position, given.shown))
+
+
+def _is_extreme(listed: _Rows, hit: _Hit) -> bool:
+    """Tell whether a number is the greatest or least of its column: "behind the leader's 61"."""
+    values = [one[hit.key] for one in listed if isinstance(one.get(hit.key), int | float)]
+    return hit.number is not None and len(values) > _FEW and hit.number in {max(values), min(values)}
+
+
+def _is_righted(known: Known, position: int, name: str, right: str) -> bool:
+    """Tell whether a later line gives the row that is named its own value."""
+    later = (own_words(one)[:HEAD] for one in known.reading.steps[position + 1 :] if one.kind in _SAYS)
+    lines = (line for text in later for line in _SENTENCE_END.split(text)[:_MOST_LINES])
+    return any(
+        stands_in(name.casefold(), small) and stands_in(right, small) for small in map(str.casefold, lines)
+    )
 
 
 def _is_odd(known: Known, source: int, position: int, hits: Sequence[_Hit], pair: tuple[int, int]) -> bool:

@@ -1,8 +1,9 @@
 """Entries chosen by a condition: one of five payees is a company, where all are to be clubs. Pure.
 
 The condition is a value that the named entries of a list have in one column, in words that were asked for. An
-entry that has another value there was taken by mistake. An entry that is left out and meets all of these
-conditions was forgotten, if all were asked for and no other column tells it from those that are named.
+entry that has another value there was taken by mistake, unless a call looked into it alone. An entry that is
+left out and meets all of these conditions was forgotten, if all were asked for and no other column tells it
+from those that are named.
 """
 
 from __future__ import annotations
@@ -18,6 +19,11 @@ from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
 from analyzer.lineage.known import Known, beginnings_in, counts_in, words_in
 from analyzer.lineage.other_calls import asked_before, ids_of
 from analyzer.lineage.vocabulary import denies
+from analyzer.signals.commands import call_name
+from analyzer.signals.run_view import HEAD
+from analyzer.signals.tool_names import looks_up
+from semconv.dialects.reading.values import mapping
+from semconv.model import StepKind
 from semconv.record import record
 
 _LEAST: Final = 3
@@ -85,11 +91,20 @@ def _odd(known: Known, told: Sequence[Entry], conditions: Sequence[_Condition], 
         position = known.first_said(lambda text: _names_all(text, told), after=source)
         said = f"{known.answer}\n{known.reading.steps[position].output}"
         is_told = isinstance(condition.value, str) and other in said.casefold()
-        if not is_told and not denies(said):
+        if not is_told and not denies(said) and not _is_looked_into(known, one, others):
             wanted = f"{condition.key} {other}, not {str(condition.value).casefold()}"
             reason = f"chose {_shown(one)}, for which {known.giver(source)} has {wanted}"
             return known.clue(position, ClueKind.CONSTRAINT, reason, known.words(position, said), sign="list")
     return None
+
+
+def _is_looked_into(known: Known, entry: Entry, others: Sequence[Entry]) -> bool:
+    """Tell whether a look-up was about an entry and none of the others: it may have shown why to take it."""
+    calls = (one for one in known.reading.steps if one.kind is StepKind.TOOL and looks_up(call_name(one)))
+    given = [{str(value) for value in mapping(one.input[:HEAD]).values()} for one in calls]
+    used = {str(value) for each in others for value in each.fields.values()}
+    own = {str(value) for value in entry.fields.values()} - used
+    return any(own & each and not used & each for each in given)
 
 
 def _names(text: str, entry: Entry) -> bool:

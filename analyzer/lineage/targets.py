@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import islice
-from typing import Final
+from typing import Final, TypeAlias
 
 from analyzer.lineage.barred import EXCEPT
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import VERB_LETTERS, acts_of, spaced
-from analyzer.lineage.entries import record_texts, stands_in, tables_in
+from analyzer.lineage.entries import Scalar, record_texts, rows_in, stands_in, tables_in
 from analyzer.lineage.known import Known, around
 from analyzer.lineage.sources import LATIN_SENTENCE
 from analyzer.lineage.vocabulary import phrases
@@ -44,6 +45,8 @@ _NUMBER: Final = re.compile(r"(\d{1,18})")
 _MAKES: Final = frozenset({"create", "issue", "add", "register", "generate"})
 """Deeds that may give a new thing the next number."""
 _LEAST_LETTERS: Final = 2
+_Rows: TypeAlias = Mapping[str, Mapping[str, Scalar]]
+"""The rows of a list by their ids in lower case."""
 """Letters before the first digit of a name: ``q3`` and ``v2`` have siblings everywhere."""
 _MOST_DEEDS: Final = 60
 _MOST_PAIRS: Final = 12
@@ -124,7 +127,10 @@ def barred_deeds(known: Known) -> Iterator[Clue]:
 
 
 def deeds_on_untold(known: Known) -> Iterator[Clue]:
-    """Yield the first deed on an id that its agent was never told, beside the one of its list that it was."""
+    """Yield the first deed on an id that its agent was never told, beside the one of its list that it was.
+
+    An id is told as well by its number ("loan 210"), or by what else its row has.
+    """
     steps = known.reading.steps
     is_alone = len({one.agent for one in steps}) == 1  # it has heard all results
     deeds = [] if is_alone or known.is_blind else list(islice(_ids_in_deeds(known), _MOST_DEEDS))
@@ -133,9 +139,11 @@ def deeds_on_untold(known: Known) -> Iterator[Clue]:
         step, small = steps[position], value.casefold()
         lists = [ids for source, ids in columns if source < position and small in ids]
         heard = known.heard_by(position).casefold() if lists else small
-        if small in heard:
+        if _is_told(small, heard):
             continue
         told = {one for ids in lists for one in ids if stands_in(one, heard)}
+        if any(_is_described(ids, small, told, heard) for ids in lists):
+            continue
         if len(told) == 1 and not _is_done(known, step.target, *told):
             own = (place for place in range(position) if steps[place].agent == step.agent)
             first = next((place for place in own if value in steps[place].output), position)
@@ -151,13 +159,38 @@ def _ids_in_deeds(known: Known) -> Iterator[tuple[int, str]]:
             yield from ((position, one) for one in values if isinstance(one, str) and _is_id(one))
 
 
-def _id_columns(known: Known) -> Iterator[tuple[int, frozenset[str]]]:
-    """Yield the columns of lists whose values have digits or are addresses, and all differ."""
+def _is_told(name: str, heard: str) -> bool:
+    """Tell whether a text in lower case has an id or, as a word, its last number of two digits and more."""
+    number = next(reversed(_NUMBER.findall(name)), "")
+    as_word = re.compile(rf"(?<![\w-]){number}(?![\w-])")
+    return name in heard or (len(number) > 1 and as_word.search(heard) is not None)
+
+
+def _is_described(rows: _Rows, name: str, told: AbstractSet[str], heard: str) -> bool:
+    """Tell whether a text in lower case has what an id's row has, and no row that it was told of."""
+    others = {pair for one in told & rows.keys() for pair in rows[one].items()}
+    own = (_as_said(*pair) for pair in rows[name].items() if pair not in others)
+    return any(stands_in(one, heard) for one in own)
+
+
+def _as_said(key: str, value: Scalar) -> str:
+    """Return a value in lower case as people say it: a short one after its column's name, ``zone b``."""
+    text = str(value).casefold()
+    is_short = len(text) <= _LEAST_LETTERS or not isinstance(value, str)
+    return f"{key.rpartition('_')[2].casefold()} {text}" if is_short else text
+
+
+def _id_columns(known: Known) -> Iterator[tuple[int, _Rows]]:
+    """Yield the rows of lists by each column whose values have digits or are addresses, and all differ."""
     for source, text in known.results():
         for rows in tables_in(text):
             for key in rows[0]:
                 values = [row.get(key) for row in rows]
-                ids = frozenset(one.casefold() for one in values if isinstance(one, str) and _is_id(one))
+                ids = {
+                    one.casefold(): row
+                    for one, row in zip(values, rows, strict=True)
+                    if isinstance(one, str) and _is_id(one)
+                }
                 if len(ids) == len(values):
                     yield source, ids
 
@@ -178,12 +211,20 @@ def deeds_after_correction(known: Known) -> Iterator[Clue]:
     for position, text in later:
         for old, new in _taken_back(task, text, known.languages):
             after = [step for step in known.reading.steps[position:] if step.kind is StepKind.TOOL]
-            if any(new in step.input for step in after) or not any(old in step.input for step in after):
+            used = {new, *_ids_beside(known, new)}
+            is_followed = any(one in step.input for step in after for one in used)
+            if is_followed or not any(old in step.input for step in after):
                 continue
             step = known.first_with(old, after=position - 1)
             reason = f"went on with {old}, which a person had replaced by {new}"
             yield known.clue(step, ClueKind.CHANGED, reason, known.quote(step, old), sign="argument")
             return
+
+
+def _ids_beside(known: Known, name: str) -> Iterator[str]:
+    """Yield the ids in the records that have a name: a call may use them in its place."""
+    rows = (row.values() for _, text in known.results() if name in text for row in rows_in(text))
+    yield from (one for row in rows if name in row for one in row if isinstance(one, str) and _is_id(one))
 
 
 def _taken_back(task: str, text: str, languages: tuple[str, ...]) -> Iterator[tuple[str, str]]:

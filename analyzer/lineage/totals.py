@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, islice
 from typing import Final
 
 from analyzer.lineage.claims import judged
@@ -33,6 +35,8 @@ _STOP: Final = re.compile(r"(?<!\d)[.!?](?=\s)|\n|。")
 _NAMED: Final = re.compile(r"[^\W\d].{0,60}?(?::\s|=\s|：)\D{0,6}\d[^:]{0,80}$")  # noqa: RUF001 - as above
 """A clause that names one figure: ``Hotel: 164``."""
 _LEAST: Final = 2
+_MOST_GROUPS: Final = 100
+"""Parts of a list with a value in common of which means are compared."""
 _MOST: Final = 60
 _REACH: Final = 24
 """Characters of a line in which it may say that it is the total."""
@@ -116,6 +120,7 @@ class _Numbers:
     values: tuple[float, ...]
     currencies: frozenset[str]
     """Those that its rows name."""
+    rows: Sequence[Mapping[str, Scalar]]
 
     @property
     def sum(self) -> float:
@@ -126,6 +131,37 @@ class _Numbers:
     def mean(self) -> float:
         """Their mean."""
         return self.sum / len(self.values)
+
+    def other_means(self, counts: Sequence[int]) -> Iterator[float]:
+        """Yield medians and means of parts of the numbers, and means that another column weights.
+
+        Args:
+            counts: how many of the greatest, least, first or last numbers may be meant.
+        """
+        ordered = sorted(self.values)
+        yield statistics.median(ordered)
+        parts: list[Sequence[float]] = [ordered[1:-1], [one for one in ordered if one]]
+        for count in counts:
+            parts += [
+                each[part] for each in (ordered, self.values) for part in (slice(count), slice(-count, None))
+            ]
+        yield from (statistics.fmean(one) for one in parts if one)
+        yield from self._means_by_rows()
+
+    def _means_by_rows(self) -> Iterator[float]:
+        """Yield the means of the rows with the same value in a column, plain and weighted by a column."""
+        groups: defaultdict[tuple[str, Scalar], list[int]] = defaultdict(list)
+        for place, row in enumerate(self.rows):
+            groups["", ""].append(place)
+            for key, value in row.items():
+                groups[key, value].append(place)
+        for places in islice(groups.values(), _MOST_GROUPS):
+            values = [self.values[place] for place in places]
+            yield statistics.fmean(values)
+            for key in self.rows[0].keys() - {self.key}:
+                weights = [_number(self.rows[place].get(key)) or 0.0 for place in places]
+                if min(weights) >= 0 < sum(weights):
+                    yield statistics.fmean(values, weights)
 
     def may_give(self, figure: Figure) -> bool:
         """Tell whether a figure has the size and the unit of a total or a mean of the numbers."""
@@ -180,7 +216,8 @@ def _counted(known: Known, words: str, figure: Figure, columns: Sequence[_Number
     is_meant, is_added_up = (any(one.is_about(right) for one in read) for right in (column.mean, column.sum))
     before, _, after = sentence.partition(figure.literal)
     is_mean = _ends_with(before, "mean") or phrases("mean", languages_in(sentence)).search(after[:_REACH])
-    if is_mean and not is_meant and figure.value < max(column.values):
+    is_other = is_mean and any(map(figure.is_about, column.other_means(counted)))
+    if is_mean and not is_meant and not is_other and figure.value < max(column.values):
         return f"the {len(column.values)} values of {column.key} have the mean {column.mean:,.6g}"
     is_total = not is_added_up and _ends_with(before, "total") and column.sum < 2 * figure.value
     lone = judged(known.reading, words).lone if is_total else ()
@@ -214,6 +251,7 @@ def _numbers(known: Known) -> Iterator[_Numbers]:
                         key=key,
                         values=tuple(one for one in values if one is not None),
                         currencies=CURRENCY_CODES & {*texts},
+                        rows=rows,
                     )
 
 

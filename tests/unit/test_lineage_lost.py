@@ -8,7 +8,7 @@ import pytest
 
 from semconv.model import Step
 from tests.lineage import called, found, mistake
-from tests.runs import failed_tool, step
+from tests.runs import step
 
 SEVEN = (
     "Without memory limits: auth-proxy (2 replicas), batch (1), catalog (4), docs-site (1), imgproxy (3), "
@@ -323,46 +323,6 @@ def test_a_new_thing_may_have_the_next_number() -> None:
     assert found("Wystaw korektę do faktury FV-2026-031.", *calls, said) is None
     other = called("create_correction", '{"invoice": "FV-2026-013"}', "issued")
     assert found("Wystaw korektę do faktury FV-2026-031.", *other, said) is not None
-
-
-def count(place: str, cartons: int) -> tuple[Step, Step]:
-    return called("wms", json.dumps({"loc": place}), json.dumps({"loc": place, "cartons": cartons}))
-
-
-def unread(place: str) -> Step:
-    return failed_tool("porter", "scanner does not respond", "wms", input=json.dumps({"loc": place}))
-
-
-@pytest.mark.parametrize(
-    ("task", "answer"),
-    [
-        ("Wie viele Kartons stehen an A-01 und D-07?", "A-01: 412 Kartons. D-07: 457 Kartons."),
-        ("A-01 和 D-07 各有多少箱?", "A-01 412箱。D-07 457箱。"),
-    ],
-)
-def test_a_figure_is_invented_for_what_a_look_up_failed_to_give(task: str, answer: str) -> None:
-    clue = mistake(task, unread("D-07"), *count("A-01", 412), step("porter", answer))
-    assert clue.reason.endswith("although wms had failed for it")
-
-
-@pytest.mark.parametrize(
-    ("calls", "answer"),
-    [
-        ([*count("A-01", 412), unread("D-07"), *count("D-07", 457)], "A-01: 412. D-07: 457."),
-        ([unread("D-07"), *called("sheet", "{}", "place;cartons\nA-01;412\nD-07;457")], "D-07: 457."),
-        ([*count("A-01", 412), unread("D-07")], "A-01: 412. D-07 could not be read; plan with 450."),
-        ([*count("A-01", 412), unread("D-07")], "A-01 has 412, half of it 206."),
-    ],
-    ids=["read again", "read elsewhere", "said", "computed"],
-)
-def test_a_figure_beside_a_failed_look_up_may_be_right(calls: list[Step], answer: str) -> None:
-    assert found("How many cartons are at A-01 and D-07?", *calls, step("porter", answer)) is None
-
-
-def test_what_other_parts_leave_of_a_total_is_not_invented() -> None:
-    totals = called("totals", "{}", '{"all": 1460, "A-01": 600, "B-03": 400}')
-    said = step("porter", "D-07 holds 460 cartons: the total without the others.")
-    assert found("How many cartons are at D-07?", unread("D-07"), *totals, said) is None
 
 
 def test_an_agent_that_calls_nothing_invents_what_another_one_did_not_find() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pytest
 
@@ -74,14 +75,55 @@ def test_a_value_that_somebody_asked_for_is_not_taken_from_another_row() -> None
     assert found(values_of_other_rows, task, *look, step("reader", "Ute Rahn keeps Quay, I think.")) is None
 
 
-PUMPS = {"pumps": [{"pump": f"PU-{number}", "bar": number / 10} for number in (31, 47, 52, 58)]}
+TEAMS = {
+    "teams": [
+        {"team": team, "captain": captain, "points": points}
+        for team, captain, points in [
+            ("Falcons", "Ada Roth", 45.5),
+            ("Otters", "Ben Stahl", 61.5),
+            ("Lynx", "Dora Lind", 52.5),
+            ("Bears", "Ed Moss", 29.5),
+        ]
+    ]
+}
 
 
-@pytest.mark.parametrize(("pump", "is_slip"), [("PU-58", True), ("PU-52", False)])
-def test_a_deed_on_an_id_that_the_agent_was_never_told(pump: str, *, is_slip: bool) -> None:
+@pytest.mark.parametrize(
+    ("lines", "is_slip"),
+    [
+        (["Falcons have 52.5."], True),
+        (["Falcons trail the leading 61.5."], False),
+        (["Falcons have 52.5.", "Sorry, Falcons have 45.5."], False),
+    ],
+)
+def test_a_value_that_is_the_greatest_or_set_right_later(lines: Sequence[str], *, is_slip: bool) -> None:
+    look = called("reader", "list_all", {}, TEAMS)
+    said = [step("reader", line) for line in lines]
+    assert (found(values_of_other_rows, "Points of the Falcons?", *look, *said) is not None) == is_slip
+
+
+PUMPS = {
+    "pumps": [
+        {"pump": f"PU-{number}", "hall": hall}
+        for number, hall in ((31, "a"), (47, "b"), (52, "c"), (58, "d"))
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "pump", "is_slip"),
+    [
+        ("Stop PU-52, please.", "PU-58", True),
+        ("Stop PU-52, please.", "PU-52", False),
+        ("Stop pump 58, leave PU-52.", "PU-58", False),
+        ("Stop the twin of PU-52 in hall d.", "PU-58", False),
+        ("Stop the twin of PU-52 in hall b.", "PU-58", True),
+    ],
+)
+def test_a_deed_on_an_id_that_the_agent_was_never_told(words: str, pump: str, *, is_slip: bool) -> None:
     look = called("watch", "pressures", {}, PUMPS)
-    order = step("watch", "Stop PU-52, please.")
-    deed = called("hands", "stop_pump", {"pump": pump}, {"state": "stopped"}, heard="Stop PU-52, please.")
+    order = step("watch", words)
+    deed = called("hands", "stop_pump", {"pump": pump}, {"state": "stopped"}, heard=words)
     clue = found(deeds_on_untold, "Stop the pump at 5.2 bar.", *look, order, *deed, step("hands", "Stopped."))
     assert (clue is not None and clue.step == 3) == is_slip
 
@@ -108,6 +150,43 @@ def test_what_a_person_took_back(said: str, pier: str, *, is_slip: bool) -> None
     assert (found(deeds_after_correction, "A boat from Northpier.", asks, *deed, done) is not None) == is_slip
 
 
+def test_what_a_person_gave_instead_may_be_used_by_its_id() -> None:
+    piers = called(
+        "desk",
+        "piers",
+        {},
+        {"piers": [{"id": "P-1", "name": "Northpier"}, {"id": "P-2", "name": "Eastpier"}]},
+    )
+    asks = step("desk", "Shall I book it?")
+    freed = called("desk", "cancel", {"name": "Northpier"}, "ok", heard="Sorry, not Northpier but Eastpier.")
+    deed = called("desk", "book_boat", {"pier": "P-2"}, {"booking": "B-1"})
+    steps = (*piers, asks, *freed, *deed, step("desk", "Booked."))
+    assert found(deeds_after_correction, "A boat from Northpier.", *steps) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "answer", "is_slip"),
+    [
+        ("Free the 412 mark at Bridge.", "Done.", True),
+        ("Free the 412 mark at Bridge.", "Bridge has 389 now.", False),
+        ("Bridge no longer has 412.", "Done.", False),
+    ],
+)
+def test_what_no_longer_holds_may_be_spoken_of(said: str, answer: str, *, is_slip: bool) -> None:
+    first = called("gauge", "levels", {}, {"gauges": [{"at": "Bridge", "cm": 412}]})
+    later = called("gauge", "levels", {}, {"gauges": [{"at": "Bridge", "cm": 389}]})
+    heard = hearing(step("gauge", said), ("tool", later[1].output))
+    steps = (*first, *later, heard, step("gauge", answer))
+    assert (found(values_before_update, "Level at the bridge?", *steps) is not None) == is_slip
+
+
+def test_the_same_call_for_another_unit_returns_nothing_later() -> None:
+    first = called("gauge", "levels", {}, {"gauges": [{"at": "Bridge", "level": 412}]})
+    later = called("gauge", "levels", {"unit": "inch"}, {"gauges": [{"at": "Bridge", "level": 162}]})
+    heard = hearing(step("gauge", "Bridge: 412 cm."), ("tool", later[1].output))
+    assert found(values_before_update, "Level at the bridge?", *first, *later, heard) is None
+
+
 @pytest.mark.parametrize(("level", "is_slip"), [("412", True), ("389", False), ("412, now 389", False)])
 def test_what_the_same_call_returned_before(level: str, *, is_slip: bool) -> None:
     first = called("gauge", "levels", {"river": "Ahne"}, {"gauges": [{"at": "Bridge", "cm": 412}]})
@@ -126,9 +205,19 @@ FEES = {
 }
 
 
-@pytest.mark.parametrize(("fee", "is_slip"), [("145", True), ("162", False)])
-def test_a_value_that_did_not_hold_on_the_day_asked_about(fee: str, *, is_slip: bool) -> None:
-    look = called("clerk", "fees", {}, FEES, heard="Which fee held on 2026-05-04?")
+@pytest.mark.parametrize(
+    ("asked", "fee", "is_slip"),
+    [
+        ("Which fee held on 2026-05-04?", "145", True),
+        ("Which fee held on 2026-05-04?", "162", False),
+        ("Today is 2026-05-04. Which fee held last year?", "145", False),
+        ("As of 2026-05-04: which fee held last year?", "145", False),
+        ("Which fee held before 2026-05-04?", "145", False),
+        ("Which fee held when it was changed on 2026-01-01?", "145", False),
+    ],
+)
+def test_a_value_that_did_not_hold_on_the_day_asked_about(asked: str, fee: str, *, is_slip: bool) -> None:
+    look = called("clerk", "fees", {}, FEES, heard=asked)
     assert (
         found(values_of_other_times, "Fee?", *look, step("clerk", f"It was {fee} EUR.")) is not None
     ) == is_slip
@@ -163,7 +252,18 @@ def test_entries_that_a_condition_selects(answer: str, *, is_slip: bool) -> None
     assert (found(wrongly_selected, task, *look, step("clerk", answer)) is not None) == is_slip
 
 
+@pytest.mark.parametrize(("boat", "is_slip"), [("BT-23", False), ("BT-25", True)])
+def test_an_entry_that_a_call_looked_into_may_be_chosen(boat: str, *, is_slip: bool) -> None:
+    look, inside = (
+        called("clerk", "boats", {}, BOATS),
+        called("clerk", "get_boat", {"boat": boat}, "lent to a club"),
+    )
+    steps = (*look, *inside, step("clerk", "Club boats: BT-21, BT-22, BT-23 and BT-24."))
+    assert (found(wrongly_selected, "List boats that belong to a club.", *steps) is not None) == is_slip
+
+
 HOURS = "visit;hours\nV-1;12.5\nV-2;31\nV-3;18.5\nV-4;22"
+RATES = "no;yard;litres;price\na;Ost;90;2.5\nb;West;310;3\nc;Ost;70;6.5\nd;West;20;5.2\ne;West;110;9.8"
 COSTS = {"costs": [{"who": who, "sum": amount, "currency": code} for who, amount, code in [
     ("Ann", 310, "GBP"), ("Bo", 455, "EUR"), ("Cy", 270, "EUR")]]}  # fmt: skip
 
@@ -176,6 +276,12 @@ COSTS = {"costs": [{"who": who, "sum": amount, "currency": code} for who, amount
         (HOURS, "The average of the four visits is 24 hours.", True),
         (HOURS, "The average of the four visits is 21 hours.", False),
         (HOURS, "The average of the two long visits is 26.5 hours.", False),
+        (RATES, "The five orders cost 4.65 on average.", False),  # by litres
+        (RATES, "The five orders cost 4.90 on average.", False),  # without the greatest and the least
+        (RATES, "The average of the five orders is 5.2 (the median).", False),
+        (RATES, "Of the five orders, those of Ost cost 4.50 on average.", False),
+        (RATES, "Of the five orders, the two dearest cost 8.15 on average.", False),
+        (RATES, "The five orders cost 5.04 on average.", True),
         (COSTS, "Together 1,035 EUR.", True),
         (COSTS, "Together 1,089 EUR at 1.17 EUR per GBP.", False),
     ],

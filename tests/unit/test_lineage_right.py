@@ -409,3 +409,19 @@ def test_a_tool_that_only_reads_was_rightly_not_called() -> None:
 
 def test_a_run_without_steps_has_no_wrong_value() -> None:
     assert list(wrong_values(read(run(task="When?", output="On Monday, 18 November 2025.")))) == []
+
+
+@pytest.mark.parametrize(("cost", "is_right"), [("40.04", True), ("6741.29", False)])
+def test_what_a_row_lacks_at_its_price_is_computed_though_nothing_is_on_order(
+    cost: str, *, is_right: bool
+) -> None:
+    rows = [(371 + 37 * number, 93 + 11 * number, 0.37 + 0.13 * number) for number in range(14)]
+    stock = [
+        {"article": f"A-{number}", "stock": stock, "least": least, "price": round(price, 2)}
+        for number, (stock, least, price) in enumerate([*rows, (62, 90, 1.43)], start=61)
+    ]
+    calls: list[Call] = [("list_stock", {}, {"articles": stock}), ("list_orders", {}, {"orders": []})]
+    clues = clues_of(
+        "What does it cost to fill up what is short?", calls, f"Filling up A-75 costs {cost} EUR."
+    )
+    assert (not clues) == is_right
