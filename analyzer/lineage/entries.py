@@ -9,7 +9,8 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from sys import float_info
+from typing import Any, Final, TypeAlias, TypeGuard
 
 from semconv.json_text import read_json
 from semconv.record import record
@@ -147,10 +148,15 @@ def _fields(value: Any) -> dict[str, Scalar]:
         inner = ((str(name), one) for name, one in value.items() if isinstance(one, dict))
         nested = {f"{name}_{key}": one for name, each in inner for key, one in each.items()}
         every = ((str(name), one) for name, one in (*value.items(), *nested.items()))
-        return {name: one for name, one in every if isinstance(one, str | int | float)}
+        return {name: one for name, one in every if is_scalar(one)}
     if isinstance(value, list):
-        return {str(place): one for place, one in enumerate(value) if isinstance(one, str | int | float)}
-    return {"": value} if isinstance(value, str | int | float) else {}
+        return {str(place): one for place, one in enumerate(value) if is_scalar(one)}
+    return {"": value} if is_scalar(value) else {}
+
+
+def is_scalar(value: object) -> TypeGuard[Scalar]:
+    """Tell whether a value is a text or a number that readers can calculate with: no float holds 10**400."""
+    return isinstance(value, str) or (isinstance(value, int | float) and abs(value) <= float_info.max)
 
 
 def _plain(value: Scalar) -> str:

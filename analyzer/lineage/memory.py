@@ -21,7 +21,7 @@ _CACHES: Final = (
         figures.words_near,
     ),
     *(dates.dates_in, dates.clocks_in, dates.writes_day_first),
-    *(entries.document_in, entries.lists_in, after_nothing.is_empty),
+    *(entries.document_in, entries.lists_in, entries.tables_in, entries.rows_in, after_nothing.is_empty),
     *(values.values_in, known.counts_in, known.words_in, known.known_of, answer_parts.parts_of, fold),
     *(numbers.numbers, wordings.mentions_fault, wrong_numbers.wrong_results),
     *(deeds.acts_of, deeds.claims_in, deeds.spaced, tool_names.words_in, tool_names.deed_of),
