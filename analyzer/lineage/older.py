@@ -145,16 +145,19 @@ class _Change:
 def values_before_update(known: Known) -> Iterator[Clue]:
     """Yield the words of an agent with what a call returned first, though it heard what it returned later.
 
-    Words that deny something, and those of a run whose answer has what was returned later, may speak of what
-    no longer holds: "free the 09:40 slot".
+    Words that deny something or give the difference, and those of a run whose answer has what was returned
+    later, may speak of what no longer holds ("free the 09:40 slot"); so may a task ask for it.
     """
+    task = known.reading.trajectory.task[:HEAD]
+    if phrases("before", languages_in(task)).search(task):
+        return
     for change in islice(_changes(known), _MOST_CHANGES):
         for position, step in enumerate(known.reading.steps[change.position + 1 :], change.position + 1):
             words = own_words(step)[:HEAD] if step.kind in _SAYS else ""
             if change.name not in words.casefold() or any(_has(words, one) for one in change.new):
                 continue
             old = next((one for one in sorted(change.old, key=str) if _has(words, one)), None)
-            if old is None or _has(known.asked, old) or denies(words):
+            if old is None or _has(known.asked, old) or denies(words) or _gives_difference(words, change):
                 continue
             if any(_has(known.answer, one) for one in change.new):
                 break
@@ -166,6 +169,12 @@ def values_before_update(known: Known) -> Iterator[Clue]:
                 )
                 yield known.clue(position, ClueKind.OUT_OF_DATE, reason, known.words(position, words))
                 return
+
+
+def _gives_difference(words: str, change: _Change) -> bool:
+    old, new = ([one for one in each if isinstance(one, int | float)] for each in (change.old, change.new))
+    apart = [abs(one - other) for one in old for other in new]
+    return any(figure.is_about(one) for figure in figures(words) for one in apart)
 
 
 def _has(text: str, value: Scalar) -> bool:
@@ -334,7 +343,8 @@ def _asked_in(text: str) -> Iterator[DateFound]:
     parts = _PART.split(text)
     questions = [one for one, end in zip(parts[::2], parts[1::2], strict=False) if end in _ASKS]
     for one in questions if len(questions) == 1 else ():
-        if not any(phrases(kind, languages_in(text)).search(one) for kind in ("before", "after")):
+        is_other = any(phrases(kind, languages_in(text)).search(one) for kind in ("before", "after"))
+        if not is_other:
             yield from dates_in(one)
 
 

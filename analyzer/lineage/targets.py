@@ -70,6 +70,8 @@ _BEFORE_BANS: Final = _MODALS | frozenset(
 _LONG_WORD: Final = re.compile(r"[^\W\d_]{4,}|[^\W_]*\d[^\W_]*")
 _NEAR: Final = 4
 """Words between a word that denies and the name."""
+_LEAST_AWAY: Final = 3
+"""Words after a denied name that say something else of it: not X "that is closed but" Y."""
 
 
 def deeds_on_siblings(known: Known) -> Iterator[Clue]:
@@ -129,7 +131,7 @@ def barred_deeds(known: Known) -> Iterator[Clue]:
 def deeds_on_untold(known: Known) -> Iterator[Clue]:
     """Yield the first deed on an id that its agent was never told, beside the one of its list that it was.
 
-    An id is told as well by its number ("loan 210"), or by what else its row has.
+    An id is told as well by its number ("loan 210"), by what else its row has, or as the one beside another.
     """
     steps = known.reading.steps
     is_alone = len({one.agent for one in steps}) == 1  # it has heard all results
@@ -143,6 +145,8 @@ def deeds_on_untold(known: Known) -> Iterator[Clue]:
             continue
         told = {one for ids in lists for one in ids if stands_in(one, heard)}
         if any(_is_described(ids, small, told, heard) for ids in lists):
+            continue
+        if any(_is_next(small, one) for one in told):
             continue
         if len(told) == 1 and not _is_done(known, step.target, *told):
             own = (place for place in range(position) if steps[place].agent == step.agent)
@@ -164,6 +168,13 @@ def _is_told(name: str, heard: str) -> bool:
     number = next(reversed(_NUMBER.findall(name)), "")
     as_word = re.compile(rf"(?<![\w-]){number}(?![\w-])")
     return name in heard or (len(number) > 1 and as_word.search(heard) is not None)
+
+
+def _is_next(name: str, told: str) -> bool:
+    """Tell whether the last number of an id is one more or less than that of another one."""
+    *stem, last = _NUMBER.split(name)[:-1] or [""]
+    *other, number = _NUMBER.split(told)[:-1] or [""]
+    return bool(last and number) and stem == other and abs(int(last) - int(number)) == 1
 
 
 def _is_described(rows: _Rows, name: str, told: AbstractSet[str], heard: str) -> bool:
@@ -241,8 +252,15 @@ def _taken_back(task: str, text: str, languages: tuple[str, ...]) -> Iterator[tu
     others = list(dict.fromkeys(one[0] for one in names if one[0] not in task and one[0] not in denied))
     for old in dict.fromkeys(denied):
         alike = [one for one in others if _form_of(one) == _form_of(old)]
-        if len(alike) == 1:
+        if len(alike) == 1 and _is_replaced(text, old, alike[0]):
             yield old, alike[0]
+
+
+def _is_replaced(text: str, old: str, new: str) -> bool:
+    """Tell whether a clause without a condition ends with the old name, or the new one follows at once."""
+    clause = next((one[0] for one in _CLAUSE_PART.finditer(text) if old in one[0]), "")
+    after = clause.partition(old)[2].partition(new)[0].split()
+    return len(after) < _LEAST_AWAY and not _CONDITION.search(clause)
 
 
 _SPECIAL: Final = re.compile(

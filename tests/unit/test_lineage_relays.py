@@ -105,7 +105,7 @@ def test_a_value_that_is_the_greatest_or_set_right_later(lines: Sequence[str], *
 PUMPS = {
     "pumps": [
         {"pump": f"PU-{number}", "hall": hall}
-        for number, hall in ((31, "a"), (47, "b"), (52, "c"), (58, "d"))
+        for number, hall in ((31, "a"), (47, "b"), (52, "c"), (57, "e"), (58, "d"))
     ]
 }
 
@@ -116,6 +116,7 @@ PUMPS = {
         ("Stop PU-52, please.", "PU-58", True),
         ("Stop PU-52, please.", "PU-52", False),
         ("Stop pump 58, leave PU-52.", "PU-58", False),
+        ("Stop the pump after PU-57.", "PU-58", False),
         ("Stop the twin of PU-52 in hall d.", "PU-58", False),
         ("Stop the twin of PU-52 in hall b.", "PU-58", True),
     ],
@@ -139,7 +140,10 @@ def test_an_agent_that_heard_the_whole_list_may_choose() -> None:
     ("said", "pier", "is_slip"),
     [
         ("Sorry, not Northpier but Eastpier.", "Northpier", True),
+        ("Not from Northpier after all, I am near Eastpier.", "Northpier", True),
         ("Sorry, not Northpier but Eastpier.", "Eastpier", False),
+        ("If it is not Northpier, then Eastpier.", "Northpier", False),
+        ("It is not Northpier that is closed but Eastpier.", "Northpier", False),
         ("Northpier is fine, I come from Eastpier.", "Northpier", False),
     ],
 )
@@ -170,6 +174,7 @@ def test_what_a_person_gave_instead_may_be_used_by_its_id() -> None:
         ("Free the 412 mark at Bridge.", "Done.", True),
         ("Free the 412 mark at Bridge.", "Bridge has 389 now.", False),
         ("Bridge no longer has 412.", "Done.", False),
+        ("Bridge fell by 23 from 412.", "Done.", False),
     ],
 )
 def test_what_no_longer_holds_may_be_spoken_of(said: str, answer: str, *, is_slip: bool) -> None:
@@ -178,6 +183,13 @@ def test_what_no_longer_holds_may_be_spoken_of(said: str, answer: str, *, is_sli
     heard = hearing(step("gauge", said), ("tool", later[1].output))
     steps = (*first, *later, heard, step("gauge", answer))
     assert (found(values_before_update, "Level at the bridge?", *steps) is not None) == is_slip
+
+
+def test_a_task_may_ask_for_what_was_before() -> None:
+    first = called("gauge", "levels", {}, {"gauges": [{"at": "Bridge", "cm": 412}]})
+    later = called("gauge", "levels", {}, {"gauges": [{"at": "Bridge", "cm": 389}]})
+    heard = hearing(step("gauge", "Bridge: 412 cm."), ("tool", later[1].output))
+    assert found(values_before_update, "Level at the bridge before the rain?", *first, *later, heard) is None
 
 
 def test_the_same_call_for_another_unit_returns_nothing_later() -> None:
