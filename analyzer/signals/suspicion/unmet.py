@@ -67,12 +67,12 @@ _THINKING: Final = frozenset({StepKind.LLM, StepKind.AGENT})
 def unmet(reading: Reading) -> Iterator[Clue]:
     """Yield the clue that a part of the task was passed over after its call failed; at most one."""
     ending = Ending(reading.trajectory, reading)
-    if not ending.answer or not ending.languages or ending.kinds & MISSES or is_blind(reading):
+    if not ending.answer or is_blind(reading):
         return
     failed = [each for each in ending.missed if _counts(reading, each)]
     parts = list(islice(_refused_parts(reading), _MOST))
     shares = list(islice(_shares(reading), _MOST))
-    if failed or parts or shares:
+    if (failed or parts or shares) and ending.languages and not ending.kinds & MISSES:
         run = _Run(ending)
         found = [clue for each in failed[-_MOST:] for clue in _judged(run, each)]
         found += [clue for each, words in parts for clue in _judged_part(run, each, words)]
