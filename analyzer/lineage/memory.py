@@ -7,7 +7,7 @@ from typing import Final
 from analyzer.lineage import after_nothing, claims, dates, deeds, entries, figures, known, sources, values
 from analyzer.signals import numbers, run_view, tool_names, wordings, wrong_numbers
 from analyzer.signals.commands import forget_commands
-from analyzer.signals.suspicion import answer_parts
+from analyzer.signals.suspicion import admitted, answer_parts
 from analyzer.signals.wordings.folding import fold
 from analyzer.signals.wordings.languages import forget_samples
 
@@ -22,7 +22,8 @@ _CACHES: Final = (
     ),
     *(dates.dates_in, dates.clocks_in, dates.writes_day_first),
     *(entries.document_in, entries.lists_in, entries.tables_in, entries.rows_in, after_nothing.is_empty),
-    *(values.values_in, known.counts_in, known.words_in, known.known_of, answer_parts.parts_of, fold),
+    *(values.values_in, known.counts_in, known.words_in, known.known_of, fold),
+    *(admitted.words_of, answer_parts.parts_of),
     *(numbers.numbers, wordings.mentions_fault, wrong_numbers.wrong_results),
     *(deeds.acts_of, deeds.claims_in, deeds.spaced, tool_names.words_in, tool_names.deed_of),
 )

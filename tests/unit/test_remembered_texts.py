@@ -13,6 +13,7 @@ import pytest
 
 import analyzer.lineage
 import analyzer.signals
+import analyzer.signals.suspicion
 from analyzer.lineage import memory
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import clues
@@ -23,7 +24,11 @@ from collector_processor.store.database.connection import connected
 from collector_processor.store.deletion import delete_run
 from tests.runs import calling, run, step, tool
 
-MODULES = [f"analyzer.lineage.{one.name}" for one in pkgutil.iter_modules(analyzer.lineage.__path__)]
+MODULES = [
+    f"{package.__name__}.{module.name}"
+    for package in (analyzer.lineage, analyzer.signals.suspicion)
+    for module in pkgutil.iter_modules(package.__path__)
+]
 JUDGING = [
     one.name
     for package in (analyzer.lineage, analyzer.signals)
