@@ -307,8 +307,8 @@ def step_rows(run: ArchivedRun, clean: Clean) -> Iterator[Row]:
 def spectrum_rows(run: ArchivedRun, clean: Clean) -> Iterator[Row]:
     """Yield a row for each element of a run; those of a run whose steps are not kept have no name."""
     of_run = {**_of_run(run, clean), **_of_history(run, clean)}
-    found = () if run.trajectory is None else elements_of(run.trajectory)
-    known = {digest_of(element.key): element for element in reversed(found)}
+    elements = () if run.trajectory is None else elements_of(run.trajectory)
+    known = {digest_of(element.key): element for element in reversed(elements)}
     for digest in digests_in(run.elements):
         element = known.get(digest)
         yield {
@@ -443,12 +443,12 @@ class ArchiveExport:
         place = partition(day.isoformat(), tenant)
         drop_unfinished(self._folder, place)
         known = recorded(self._folder, place)
-        asked = self._db.execute(
+        rows = self._db.execute(
             f"SELECT run_id, version FROM verdict WHERE {_BETWEEN} AND tenant = ?"  # noqa: S608 - our own words
             " ORDER BY run_id, version",
             (*_bounds(day), tenant),
         )
-        new = [(row[0], row[1]) for row in asked.fetchall() if (row[0], row[1]) not in known]
+        new = [(row[0], row[1]) for row in rows.fetchall() if (row[0], row[1]) not in known]
         if not new:
             return
         with PartitionBatch(self._folder, place) as batch:

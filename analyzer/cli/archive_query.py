@@ -64,20 +64,20 @@ def query(folder: Path, sql: str, limits: QueryLimits | None = None) -> Iterator
         QueryFailed: the folder holds no archive, the text is not one statement that only reads, or DuckDB
             refuses it or needs more than its limits.
     """
-    given = limits or QueryLimits()
+    query_limits = limits or QueryLimits()
     with (
         TemporaryDirectory() as spill,
         closing(duckdb.connect()) as db,
-        _interrupted(db, given.seconds) as over,
+        _interrupted(db, query_limits.seconds) as over,
     ):
         try:
-            _open(db, folder.resolve(), spill, given)
+            _open(db, folder.resolve(), spill, query_limits)
             ran = db.execute(_reading(db, sql))
             columns = tuple(column[0] for column in ran.description or ())
             yield Found(columns=columns, rows=_fetched(ran, over))
         except (duckdb.InterruptException, TimeoutError) as error:
             raise QueryFailed(
-                f"the query took longer than {given.seconds:g} s: query fewer days, or raise --timeout"
+                f"the query took longer than {query_limits.seconds:g} s: query fewer days, or raise --timeout"
             ) from error
         except duckdb.Error as error:
             raise QueryFailed(str(error).partition("\n\n")[0]) from error

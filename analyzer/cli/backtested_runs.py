@@ -106,8 +106,8 @@ def backtested(named: Sequence[str], tenant: str | None, passing: int, options: 
         CommandFailed: a file has not one run.
     """
     reading = _Reading(tenant, options)
-    found = [source for name in named for source in reading.named(name)]
-    failed = {source.run_id: source for source in found if not source.has_passed}
+    sources = [source for name in named for source in reading.named(name)]
+    failed = {source.run_id: source for source in sources if not source.has_passed}
     if not failed and not reading.refused:
         raise WrongUsage(
             "expected a failed run: the verdict of each of these finds no failure; record one with"
@@ -115,7 +115,7 @@ def backtested(named: Sequence[str], tenant: str | None, passing: int, options: 
         )
     blamed = {run: str(source.verdict["agent"] or "") for run, source in failed.items()}
     lost = dict.fromkeys(reading.refused, "")
-    passed = {source.run_id: source for source in found if source.has_passed}
+    passed = {source.run_id: source for source in sources if source.has_passed}
     for run_id, owner in _passing_ids([*failed.values()], passing):
         passed |= {each.run_id: each for each in reading.one(run_id, owner)}
     for source in failed.values():
@@ -149,16 +149,16 @@ class _Reading:
 
     def named(self, name: str) -> Iterator[Source]:
         """Yield the runs behind a name; runs of an issue that are no longer kept are refused."""
-        found = None if Path(name).exists() else _issue_of(name, self._tenant)
-        if found is None:
+        issue = None if Path(name).exists() else _issue_of(name, self._tenant)
+        if issue is None:
             source = _opened(name, self._tenant)
             self.subjects.extend(subjects_of(source.kept))
             yield source
             return
-        self.issues.append(found)
-        self.subjects.append(Subject(tenant=found.tenant, id=found.issue, service=found.service))
-        for run_id in found.runs:
-            yield from self.one(run_id, found.tenant)
+        self.issues.append(issue)
+        self.subjects.append(Subject(tenant=issue.tenant, id=issue.issue, service=issue.service))
+        for run_id in issue.runs:
+            yield from self.one(run_id, issue.tenant)
 
     def one(self, run_id: str, tenant: str) -> Iterator[Source]:
         """Yield a kept run; one that cannot be read is refused."""
@@ -231,8 +231,8 @@ def resolve_issues(issues: Sequence[NamedIssue]) -> None:
     with opened_store(settings, "issues") as db:
         rules = CountingRules(is_fair_sample=settings.is_fair_sample)
         counting = IssueCounting(IssueStore(db), LabelStore(db), rules)
-        for one in issues:
-            counting.resolve(one.tenant, one.issue, time.time_ns())
+        for issue in issues:
+            counting.resolve(issue.tenant, issue.issue, time.time_ns())
 
 
 def _opened(name: str, tenant: str | None) -> Source:
@@ -246,14 +246,14 @@ def _passing_ids(failed: Sequence[Source], most: int) -> list[tuple[str, Tenant]
     """Return the newest passing runs of the failed runs' workflow, with their tenant."""
     if not most:
         return []
-    kept = [source.kept.verdict for source in failed if source.kept is not None]
-    if not kept:
+    verdicts = [source.kept.verdict for source in failed if source.kept is not None]
+    if not verdicts:
         raise WrongUsage("--passing: expected an issue or a kept run; of files, name the passing ones too")
-    tenant = kept[0].tenant
+    tenant = verdicts[0].tenant
     settings = load_settings(os.environ, directory=Path.cwd())
     with opened_store(settings, "kept runs") as db:
         history = RunHistoryRows(db)
-        places = history.workflows_of(tenant, [verdict.run_id for verdict in kept])
+        places = history.workflows_of(tenant, [verdict.run_id for verdict in verdicts])
         rows = history.told(tenant, *places[0], _MOST_TOLD) if places else []
     found = [(row.run_id, tenant) for row in rows if row.said == Said.PASSED]
     if not found:

@@ -166,15 +166,15 @@ def check_worths(evidence: Mapping[str, Worth]) -> Iterator[Finding]:
 
 def check_replicas(replicas: Sequence[Replica], waiting: Waiting, own_version: str) -> Iterator[Finding]:
     """Compare the versions and clocks of the processes that share a store, and look for jobs that wait."""
-    kinds = Counter(one.kind for one in replicas)
+    kinds = Counter(replica.kind for replica in replicas)
     said = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "none announced itself"
-    versions = sorted({own_version, *(one.version for one in replicas)})
+    versions = sorted({own_version, *(replica.version for replica in replicas)})
     if len(versions) > 1:
         mend = "finish the upgrade: all processes of a store should run one version"
         yield warning("replicas", f"{said}; their versions differ: {', '.join(versions)}", mend)
     else:
         yield ok("replicas", f"{said}; all run {own_version}")
-    worst = max(replicas, key=lambda one: abs(one.ahead_s), default=None)
+    worst = max(replicas, key=lambda replica: abs(replica.ahead_s), default=None)
     if worst is not None and abs(worst.ahead_s) > TOLERATED_SKEW_S:
         where = "ahead of" if worst.ahead_s > 0 else "behind"
         detail = f"the clock of {worst.kind} {worst.id} is {abs(worst.ahead_s):.0f} s {where} PostgreSQL's"
@@ -397,8 +397,8 @@ def judge(topics: Sequence[TopicFacts], access: KafkaAccess, *, longest_s: float
         access: what is configured.
         longest_s: how long a trace may stay open.
     """
-    found = [finding for topic in topics for finding in _judge_one(topic, access, longest_s)]
-    yield from found
+    findings = [finding for topic in topics for finding in _judge_one(topic, access, longest_s)]
+    yield from findings
     of = {topic.signal: topic.partitions for topic in topics}
     if of[Signal.TRACES] and of[Signal.LOGS] and of[Signal.TRACES] != of[Signal.LOGS]:
         yield warning(
@@ -407,7 +407,7 @@ def judge(topics: Sequence[TopicFacts], access: KafkaAccess, *, longest_s: float
             " records of a trace may go to another processor than its spans",
             "give both topics the same number of partitions",
         )
-    elif not found:
+    elif not findings:
         behind = sum(topic.behind for topic in topics)
         partitions = ", ".join(f"{topic.name} {topic.partitions}" for topic in topics)
         detail = f"{access.brokers}; partitions: {partitions}; the group {access.group} is"

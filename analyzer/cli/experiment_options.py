@@ -158,7 +158,7 @@ def require_prices(
         others: models that no tape holds.
     """
     models = {call.answer.model for tape in tapes for call in tape.calls if call.answer.model}.union(others)
-    if budget_usd <= 0 and not (models and all(price_of(each, 1, 1) == 0 for each in models)):
+    if budget_usd <= 0 and not (models and all(price_of(model, 1, 1) == 0 for model in models)):
         raise WrongUsage(
             f"--budget-usd {budget_usd:g} pays for no live call of"
             f" {', '.join(sorted(models)) or 'a model that is not recorded'}: expected more, or a model whose"
@@ -176,13 +176,13 @@ def require_prices(
 
 def remote_tools(http: Sequence[str], mcp: Sequence[str], commands: Sequence[str]) -> tuple[RemoteTools, ...]:
     """Read the values of --http-tool, --mcp-tool and --mcp-command."""
-    found = [
+    remote_toolses = [
         *(RemoteTools(variable=name, tools=tools) for name, tools in _by_variable(http, "--http-tool")),
         *(_mcp_server(name, tools) for name, tools in _by_variable(mcp, "--mcp-tool")),
     ]
-    if len({each.variable for each in found}) < len(found):
+    if len({tools.variable for tools in remote_toolses}) < len(remote_toolses):
         raise WrongUsage("--mcp-tool: expected a variable that no --http-tool uses")
-    return (*found, *_started(commands))
+    return (*remote_toolses, *_started(commands))
 
 
 def _by_variable(given: Sequence[str], option: str) -> Iterable[tuple[str, frozenset[str]]]:

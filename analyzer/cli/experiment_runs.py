@@ -165,22 +165,22 @@ def _data_dir() -> Path:
     return load_settings(os.environ, directory=Path.cwd(), model="").data_dir
 
 
-def keep_report(found: Report, kind: str, given: Remembered, subjects: Sequence[Subject]) -> None:
+def keep_report(report: Report, kind: str, given: Remembered, subjects: Sequence[Subject]) -> None:
     """Keep a result for the pages of the runs and issues it is about; the command only without secrets.
 
     If the store refuses, the pages lack the result; verdict and exit code stay as they are.
     """
     try:
-        _kept(found, kind, given, subjects)
+        _kept(report, kind, given, subjects)
     except (CommandFailed, CollectorError) as error:
         sys.stderr.write(f"the result is not kept for the pages: {error}\n")
 
 
-def _kept(found: Report, kind: str, given: Remembered, subjects: Sequence[Subject]) -> None:
+def _kept(report: Report, kind: str, given: Remembered, subjects: Sequence[Subject]) -> None:
     if not subjects:
         return
     settings = load_settings(os.environ, directory=Path.cwd(), model="")
-    document = found.document(Redactor())
+    document = report.document(Redactor())
     if given.command and may_be_kept(given):
         document |= {"options": given.options, "command": given.command}
     with opened_store(settings, "kept runs") as db:

@@ -252,15 +252,15 @@ async def _watching(environment: Mapping[str, str]) -> AsyncIterator[_Watch]:
 
 
 def _difference(report: TrialReport, rest: TrialReport | None, ended: Ended) -> str:
-    found = report.first_difference or (rest.first_difference if rest else None)
-    if found is not None:
+    difference = report.first_difference or (rest.first_difference if rest else None)
+    if difference is not None:
         which = "" if report.first_difference else "on the second tape, "
         at = (
             "no recorded call is left"
-            if found.call is None
-            else f"call {found.call}, message {found.message}"
+            if difference.call is None
+            else f"call {difference.call}, message {difference.message}"
         )
-        return f"{which}{at}: recorded {found.expected!r}, asked {found.found!r}"
+        return f"{which}{at}: recorded {difference.expected!r}, asked {difference.found!r}"
     if report.missing:
         missing = ", ".join(map(str, report.missing))
         return f"never asked: calls {missing}; the program ended with {ended.code}: {ended.tail}"

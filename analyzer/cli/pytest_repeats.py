@@ -149,7 +149,7 @@ def combined(calls: Sequence[pytest.TestReport], wanted: Wanted) -> pytest.TestR
     passed = len(calls) - len(failing)
     if wanted.is_met(passed):
         report.outcome, report.longrepr = "passed", None
-    report.duration = sum(each.duration for each in calls)
+    report.duration = sum(call.duration for call in calls)
     report.sections.append(("blamespan: repeated", "\n".join(_lines(len(calls), failing, wanted))))
     return report
 

@@ -132,7 +132,7 @@ def load_runs(path: Path, logs: Sequence[Path]) -> tuple[RecordedRun, ...]:
         WrongUsage: there is no such file.
         CommandFailed: a file cannot be read, or holds no run of agents.
     """
-    return runs_of(load(path), str(path), [body for each in logs for body in _logs(each)])
+    return runs_of(load(path), str(path), [body for log in logs for body in _logs(log)])
 
 
 def runs_of(recording: Recording, path: str, logs: Sequence[bytes] = ()) -> tuple[RecordedRun, ...]:

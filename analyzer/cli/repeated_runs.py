@@ -156,10 +156,10 @@ def final_document(program: str, repetitions: Sequence[Repetition], planned: int
         "program": program,
         "planned": planned,
         "repetitions": n,
-        "exit_codes": dict(sorted(Counter(str(one.code) for one in repetitions).items())),
-        "failed": _rate(sum(one.has_failed for one in repetitions), n),
-        "suspected": _rate(sum(one.is_suspected for one in repetitions), n),
-        "unjudged": sum(one.is_unjudged for one in repetitions),
+        "exit_codes": dict(sorted(Counter(str(repetition.code) for repetition in repetitions).items())),
+        "failed": _rate(sum(repetition.has_failed for repetition in repetitions), n),
+        "suspected": _rate(sum(repetition.is_suspected for repetition in repetitions), n),
+        "unjudged": sum(repetition.is_unjudged for repetition in repetitions),
         "broken_by": [
             {
                 "agent": one.mark.agent,
@@ -190,9 +190,9 @@ def _rate(count: int, n: int) -> dict[str, Any]:
 def final_table(program: str, repetitions: Sequence[Repetition]) -> RenderableType:
     """Return how often the program, or anything if it has no name, broke, and what broke it."""
     n = len(repetitions)
-    failed = sum(one.has_failed for one in repetitions)
-    suspected = sum(one.is_suspected for one in repetitions)
-    unjudged = sum(one.is_unjudged for one in repetitions)
+    failed = sum(repetition.has_failed for repetition in repetitions)
+    suspected = sum(repetition.is_suspected for repetition in repetitions)
+    unjudged = sum(repetition.is_unjudged for repetition in repetitions)
     counts = [
         f"{failed} failed ({_share(failed, n)})",
         f"{suspected} suspected ({_share(suspected, n)})" if suspected else "",

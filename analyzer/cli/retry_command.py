@@ -57,34 +57,36 @@ class RetryRequest:
     """File for the result; ``None`` to write none."""
 
 
-def retry_pilot(asked: RetryRequest, output: OutputFormat, *, excluded: Sequence[object] = ()) -> None:
+def retry_pilot(
+    retry_request: RetryRequest, output: OutputFormat, *, excluded: Sequence[object] = ()
+) -> None:
     """Run the pilot and print what each arm recovers, disrupts and costs, and what its gate says.
 
     Args:
-        asked: the pilot.
+        retry_request: the pilot.
         output: format of the result.
         excluded: values of options that a pilot has no use for; all must be ``None``.
     """
     if any(each is not None for each in excluded):
         raise WrongUsage(_EXCLUDES)
-    if not asked.command:
+    if not retry_request.command:
         raise WrongUsage("--retry: expected -- COMMAND…: what runs the workflow once")
-    if asked.gate is not None and not asked.gate.parent.is_dir():
-        raise WrongUsage(f"{asked.gate.parent}: no such folder")
-    runs = _read(asked.place)
-    ledger = Ledger(price_of, budget_usd=asked.budget_usd, max_calls=asked.max_calls)
-    pilot_runs, refused = asyncio.run(_judged(runs, asked.gateway))
-    require_prices([each.tape for each in pilot_runs], asked.budget_usd, asked.max_calls)
+    if retry_request.gate is not None and not retry_request.gate.parent.is_dir():
+        raise WrongUsage(f"{retry_request.gate.parent}: no such folder")
+    runs = _read(retry_request.place)
+    ledger = Ledger(price_of, budget_usd=retry_request.budget_usd, max_calls=retry_request.max_calls)
+    pilot_runs, refused = asyncio.run(_judged(runs, retry_request.gateway))
+    require_prices([each.tape for each in pilot_runs], retry_request.budget_usd, retry_request.max_calls)
     for name, why in refused:
         sys.stderr.write(f"{plain(name, 200)}: left out: {plain(why, 600)}\n")
-    found, interrupted = asyncio.run(_piloted(pilot_runs, runs, asked, ledger))
-    document = _final(found, len(runs), ledger)
-    if asked.gate is not None:
-        asked.gate.write_text(f"{json.dumps(document)}\n", encoding="utf-8")
-    _show(found, document, output)
+    pilot, interrupted = asyncio.run(_piloted(pilot_runs, runs, retry_request, ledger))
+    document = _final(pilot, len(runs), ledger)
+    if retry_request.gate is not None:
+        retry_request.gate.write_text(f"{json.dumps(document)}\n", encoding="utf-8")
+    _show(pilot, document, output)
     if interrupted:
         raise typer.Exit(INTERRUPTED_CODE)
-    if not any(not each.refused for each in found.tried):
+    if not any(not each.refused for each in pilot.tried):
         raise typer.Exit(1)
 
 
@@ -92,7 +94,7 @@ def _read(place: Path) -> dict[str, Run]:
     """Return the runs of a file or of a folder's files, by name."""
     if not place.exists():
         raise WrongUsage(f"{place}: no such file or folder")
-    files = sorted(each for each in place.iterdir() if each.is_file()) if place.is_dir() else [place]
+    files = sorted(path for path in place.iterdir() if path.is_file()) if place.is_dir() else [place]
     found: dict[str, Run] = {}
     for file in files:
         for each in load_runs(file, []):
@@ -133,24 +135,24 @@ async def _judged(
 
 
 async def _piloted(
-    pilot_runs: Sequence[PilotRun], runs: dict[str, Run], asked: RetryRequest, ledger: Ledger
+    pilot_runs: Sequence[PilotRun], runs: dict[str, Run], retry_request: RetryRequest, ledger: Ledger
 ) -> tuple[RetryPilot, bool]:
-    options = replace(asked.gateway, reserve=ledger.reserve, settle=ledger.settle)
+    options = replace(retry_request.gateway, reserve=ledger.reserve, settle=ledger.settle)
     async with serving(options) as gateway:
 
         def parts(pilot_run: PilotRun) -> Parts:
             trajectory = runs[pilot_run.name].trajectory
             variables = {"BLAMESPAN_RUN": trajectory.run_id, "BLAMESPAN_TASK": trajectory.task or ""}
-            workflow = Command(arguments=asked.command, environment=variables)
+            workflow = Command(arguments=retry_request.command, environment=variables)
             return Parts(
                 gateway=gateway,
                 workflow=workflow,
-                check=asked.check(variables),
+                check=retry_request.check(variables),
                 ledger=ledger,
                 clock=time.monotonic,
             )
 
-        pilot = Pilot(parts, ledger, asked.options)
+        pilot = Pilot(parts, ledger, retry_request.options)
         task = asyncio.ensure_future(pilot.run(pilot_runs, _watch))
         on_interrupt(task.cancel)
         await asyncio.wait([task])
@@ -175,9 +177,9 @@ def _in_a_word(tried: Tried, arm: RetryArm) -> str:
     return "invalid" if trial.invalid else "passed" if trial.success else "failed"
 
 
-def _show(found: RetryPilot, document: dict[str, Any], output: OutputFormat) -> None:
+def _show(pilot: RetryPilot, document: dict[str, Any], output: OutputFormat) -> None:
     if output is OutputFormat.JSON:
-        for tried in found.tried:
+        for tried in pilot.tried:
             print_json(_document(tried))
         print_json(document)
         return
@@ -192,16 +194,16 @@ def _show(found: RetryPilot, document: dict[str, Any], output: OutputFormat) -> 
         "in flagged runs",
     ):
         table.add_column(name, overflow="fold")
-    for report in found.arms:
-        table.add_row(*_row(report, found))
+    for report in pilot.arms:
+        table.add_row(*_row(report, pilot))
     console().print(table)
-    lines = [_sentence(found, arm, on) for arm in INTERVENTIONS for on in Trigger]
-    lines += _uncounted(found)
+    lines = [_sentence(pilot, arm, on) for arm in INTERVENTIONS for on in Trigger]
+    lines += _uncounted(pilot)
     console().print(*lines, sep="\n", soft_wrap=True)
 
 
-def _row(report: ArmReport, found: RetryPilot) -> list[str]:
-    gates = found.gates.get(report.arm)
+def _row(report: ArmReport, pilot: RetryPilot) -> list[str]:
+    gates = pilot.gates.get(report.arm)
     choices = [gates[on].choice.value for on in Trigger] if gates else ["-", "-"]
     cost = "unknown" if report.spent.cost_usd is None else f"${report.spent.cost_usd:.4f}"
     mark = "" if report.costs_as_blind or report.arm is RetryArm.NONE else " (unequal)"
@@ -209,31 +211,31 @@ def _row(report: ArmReport, found: RetryPilot) -> list[str]:
     return [report.arm.value, *shares, f"{report.spent.calls}{mark}", cost, *choices]
 
 
-def _sentence(found: RetryPilot, arm: RetryArm, on: Trigger) -> str:
-    given = found.gates[arm][on]
-    if not given.failed.n:
-        return f"{arm.value} {_WHERE[on]}: {given.choice.value}: there is no such run"
-    low, high = given.interval
+def _sentence(pilot: RetryPilot, arm: RetryArm, on: Trigger) -> str:
+    gate = pilot.gates[arm][on]
+    if not gate.failed.n:
+        return f"{arm.value} {_WHERE[on]}: {gate.choice.value}: there is no such run"
+    low, high = gate.interval
     return (
-        f"{arm.value} {_WHERE[on]}: {given.choice.value}: {given.failed.rate:.0%} of {given.failed.n} failed,"
-        f" d/(r+d) = {given.threshold:.2f}; gain {given.gain:+.3f} [{low:+.3f}, {high:+.3f}]"
+        f"{arm.value} {_WHERE[on]}: {gate.choice.value}: {gate.failed.rate:.0%} of {gate.failed.n} failed,"
+        f" d/(r+d) = {gate.threshold:.2f}; gain {gate.gain:+.3f} [{low:+.3f}, {high:+.3f}]"
     )
 
 
-def _uncounted(found: RetryPilot) -> list[str]:
+def _uncounted(pilot: RetryPilot) -> list[str]:
     lines = [
         f"{arm.value} against blind retry: better in {pair.only_second}, worse in {pair.only_first} of"
         f" {pair.n} runs (p = {pair.p_value:.3f})"
-        for arm, pair in found.against_blind.items()
+        for arm, pair in pilot.against_blind.items()
     ]
-    if found.without_fix:
-        runs = counted(found.without_fix, "run")
+    if pilot.without_fix:
+        runs = counted(pilot.without_fix, "run")
         lines.append(f"{runs} without a fix in the verdict: the generic hint stood in for it")
-    for report in found.arms:
+    for report in pilot.arms:
         lines += [f"{report.arm.value}: {each.n} invalid: {plain(each.text, 400)}" for each in report.reasons]
-    if refused := sum(bool(each.refused) for each in found.tried):
+    if refused := sum(bool(each.refused) for each in pilot.tried):
         lines.append(f"{counted(refused, 'run')} left out, for the reasons above")
-    return [*lines, f"stopped: {found.stopped}"] if found.stopped else lines
+    return [*lines, f"stopped: {pilot.stopped}"] if pilot.stopped else lines
 
 
 def _document(tried: Tried) -> dict[str, Any]:
@@ -249,12 +251,12 @@ def _document(tried: Tried) -> dict[str, Any]:
     }
 
 
-def _final(found: RetryPilot, runs: int, ledger: Ledger) -> dict[str, Any]:
+def _final(pilot: RetryPilot, runs: int, ledger: Ledger) -> dict[str, Any]:
     return {
         "runs": runs,
-        "tried": sum(not each.refused for each in found.tried),
-        "arms": {report.arm.value: _arm(report) for report in found.arms},
-        "gates": {arm.value: _gates(found.gates[arm]) for arm in INTERVENTIONS},
+        "tried": sum(not each.refused for each in pilot.tried),
+        "arms": {report.arm.value: _arm(report) for report in pilot.arms},
+        "gates": {arm.value: _gates(pilot.gates[arm]) for arm in INTERVENTIONS},
         "against_blind": {
             arm.value: {
                 "better": pair.only_second,
@@ -262,12 +264,12 @@ def _final(found: RetryPilot, runs: int, ledger: Ledger) -> dict[str, Any]:
                 "n": pair.n,
                 "p_value": round(pair.p_value, 4),
             }
-            for arm, pair in found.against_blind.items()
+            for arm, pair in pilot.against_blind.items()
         },
-        "without_fix": found.without_fix,
+        "without_fix": pilot.without_fix,
         "calls": ledger.total.calls,
         "cost_usd": ledger.total.cost_usd,
-        "stopped": found.stopped or None,
+        "stopped": pilot.stopped or None,
         "final": True,
     }
 
@@ -290,4 +292,4 @@ def _share(share: Share) -> dict[str, int]:
 
 def _gates(gates: Any) -> dict[str, Any]:
     found: dict[Trigger, Gate] = dict(gates)
-    return {on.value: to_json(given) for on, given in found.items()}
+    return {on.value: to_json(gate) for on, gate in found.items()}

@@ -141,8 +141,8 @@ def _as_told(run: Run, said: _Said) -> Run:
         return run
     told = {TASK_OUTCOME: said.outcome.value, TASK_OUTCOME_SOURCE: said.source.value}
     spans = tuple(
-        one if one.parent_id else replace(one, attributes={**one.attributes, **told})
-        for one in run.trace.spans
+        span if span.parent_id else replace(span, attributes={**span.attributes, **told})
+        for span in run.trace.spans
     )
     return replace(run, trace=replace(run.trace, spans=spans))
 
@@ -212,7 +212,7 @@ class Repeated:
         self._count(Repetition(code=seen.ended.code, judged=()))
 
     def _count(self, one: Repetition) -> int:
-        before = any(each.to_show for each in self._repetitions)
+        before = any(repetition.to_show for repetition in self._repetitions)
         self._repetitions.append(one)
         number = len(self._repetitions)
         complain(progress_line(number, self._planned, one))

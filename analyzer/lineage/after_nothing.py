@@ -101,8 +101,8 @@ def filled_gaps(known: Known) -> Iterator[Clue]:
             if found is None or known.reading.steps[place].kind is StepKind.TOOL:
                 continue
             literal = found[1].rstrip(".,:")
-            values = [one.value for one in figures(literal)]
-            if values and not any(known.is_number_read(one, len(known.reading.steps)) for one in values):
+            values = [figure.value for figure in figures(literal)]
+            if values and not any(known.is_number_read(value, len(known.reading.steps)) for value in values):
                 yield _gap_clue(known, place, position, literal, key)
             break
 
@@ -140,7 +140,7 @@ def says_nothing_found(task: str, answer: str) -> bool:
     something is there.
     """
     first = first_sentence(answer)
-    stated = [one.value for one in figures(first)]
+    stated = [figure.value for figure in figures(first)]
     has_own = any(one not in task for one in _WITH_DIGIT.findall(first))
     return begins_with_no(answer) or 0 in stated or (asks_whether(task) and not stated and not has_own)
 
@@ -254,7 +254,7 @@ def _is_of_one_row(known: Known, figure: Figure) -> bool:
     numbers = (
         [one for one in row.values() if isinstance(one, int | float)] for row in islice(rows, _MOST_ROWS)
     )
-    return any(Derivation(one[:_MOST_OF_ROW], ()).computes_in_threes(figure) for one in numbers)
+    return any(Derivation(number[:_MOST_OF_ROW], ()).computes_in_threes(figure) for number in numbers)
 
 
 def _clue(known: Known, position: int, source: int, literal: str) -> Clue:

@@ -99,7 +99,7 @@ class _Case:
             return False
         pair = {value.casefold(), given.casefold()}
         texts = (text for place, text in self.known.results() if place < call.position)
-        return not any(pair <= words_in(one) for text in texts for one in record_texts(text))
+        return not any(pair <= words_in(record_text) for text in texts for record_text in record_texts(text))
 
     def answers_for(self, call: _Call, value: str, given: str) -> bool:
         """Tell whether a run looks one id up and answers for a given one that no result has."""
@@ -163,7 +163,7 @@ def _dates(case: _Case) -> Iterator[_Slip]:
 def _years(case: _Case) -> Iterator[_Slip]:
     named = years_in(case.asked)
     values = values_in(case.asked) if named else ()
-    codes = [one.literal for one in values if one.kind is ValueKind.CODE]
+    codes = [value.literal for value in values if value.kind is ValueKind.CODE]
     asked = [year for year in named if not any(str(year) in code and str(year) != code for code in codes)]
     if len(asked) != 1:
         return
@@ -203,7 +203,7 @@ def _codes(case: _Case) -> Iterator[_Slip]:
 
 def _codes_in(text: str) -> Sequence[str]:
     """Return the ids of a text, as written: also those in the names of files, and numbers in two parts."""
-    found = [one for one in values_in(text) if one.kind in {ValueKind.CODE, ValueKind.PATH}]
+    found = [value for value in values_in(text) if value.kind in {ValueKind.CODE, ValueKind.PATH}]
     parts = (_IN_PATH.findall(one.literal) if one.kind is ValueKind.PATH else (one.literal,) for one in found)
     return [
         *dict.fromkeys((*(part.lstrip("#") for each in parts for part in each), *_TWO_PARTS.findall(text)))
@@ -215,8 +215,8 @@ def _figures(case: _Case) -> Iterator[_Slip]:
         return
     asked = [one for one in figures(case.asked) if not one.is_label and len(one.literal_digits) > 1]
     used = [(call, one) for call in case.calls if asked for one in figures(call.text) if not one.is_small]
-    values = {one.value for _, one in used}
-    unused = [one for one in asked if one.value not in values][:_MOST_GIVEN]
+    values = {figure.value for _, figure in used}
+    unused = [figure for figure in asked if figure.value not in values][:_MOST_GIVEN]
     pairs = len(values) * len(unused)
     for call, one in used if unused else ():
         if not call.is_deed:
@@ -224,8 +224,8 @@ def _figures(case: _Case) -> Iterator[_Slip]:
         near = next((each for each in unused if pairs * alike_by_chance(one, each.value) <= BY_CHANCE), None)
         if near is None or case.known.is_number_read(one.value, call.position):
             continue
-        told = [each.value for each in figures(case.asked)][:_MOST_GIVEN]
-        beside = [each.value for each in figures(call.text) if each.value != one.value][:_MOST_GIVEN]
+        told = [figure.value for figure in figures(case.asked)][:_MOST_GIVEN]
+        beside = [figure.value for figure in figures(call.text) if figure.value != one.value][:_MOST_GIVEN]
         returned = (near.value, *_figures_before(case.known, call.position))
         computed = (each for operands in (told, beside, returned) for each in plain_results(operands))
         if not case.known.is_read(one.literal, call.position) and not any(map(one.is_about, computed)):
@@ -234,7 +234,7 @@ def _figures(case: _Case) -> Iterator[_Slip]:
 
 def _figures_before(known: Known, position: int) -> Sequence[float]:
     """Return the latest figures that results gave before a call, at most ``_MOST_GIVEN``."""
-    found = (one.value for place, each in known.figures() if place < position for one in each)
+    found = (figure.value for place, each in known.figures() if place < position for figure in each)
     return [*dict.fromkeys(found)][-_MOST_GIVEN:]
 
 
@@ -326,8 +326,8 @@ _FINDERS: Final[Sequence[Callable[[_Case], Iterator[_Slip]]]] = (_dates, _years,
 
 def _clue(known: Known, slip: _Slip) -> Clue:
     position = known.origin_of(slip.used, slip.position)
-    call, said = known.reading.steps[slip.position], known.quote(position, slip.used)
-    quote = said if said.quote else Evidence(step=call.index, quote=around(call.input, slip.used))
+    call, evidence = known.reading.steps[slip.position], known.quote(position, slip.used)
+    quote = evidence if evidence.quote else Evidence(step=call.index, quote=around(call.input, slip.used))
     reason = (
         f"called {call.target or 'a tool'} with {slip.what} {slip.used}, where {slip.giver} gave {slip.given}"
     )

@@ -48,7 +48,7 @@ class _Step:
     @functools.cached_property
     def figures(self) -> Mapping[float, Figure]:
         """Its figures by value."""
-        return {one.value: one for one in reversed(figures(self._text))}
+        return {figure.value: figure for figure in reversed(figures(self._text))}
 
     @functools.cached_property
     def dates(self) -> tuple[DateFound, ...]:
@@ -108,17 +108,19 @@ def lineage_of(reading: Reading, decisive: int | None = None) -> tuple[ValueOrig
     found: dict[object, ValueOrigin] = {}
     for text, most in texts:
         seen: dict[object, _Seen] = {}
-        for one in sorted(_values(known, text), key=lambda each: each.start):
-            seen.setdefault(one.key, one)
+        for value in sorted(_values(known, text), key=lambda each: each.start):
+            seen.setdefault(value.key, value)
         new = [one for key, one in seen.items() if key not in found][:most]
         found |= {one.key: _with_chain(known, steps, one) for one in new}
     return tuple(found.values())
 
 
-def with_texts(one: ValueOrigin, clean: Callable[[str], str]) -> ValueOrigin:
+def with_texts(origin: ValueOrigin, clean: Callable[[str], str]) -> ValueOrigin:
     """Return a value's origin with each of its texts changed by ``clean``."""
-    chain = tuple(replace(link, value=clean(link.value)) for link in one.chain)
-    return replace(one, value=clean(one.value), path=clean(one.path), formula=clean(one.formula), chain=chain)
+    chain = tuple(replace(link, value=clean(link.value)) for link in origin.chain)
+    return replace(
+        origin, value=clean(origin.value), path=clean(origin.path), formula=clean(origin.formula), chain=chain
+    )
 
 
 def _values(known: Known, text: str) -> Iterator[_Seen]:
@@ -287,17 +289,17 @@ def path_in(text: str, has: Callable[[Any], bool]) -> str:
 
 def _with_chain(known: Known, steps: Sequence[_Step], one: _Seen) -> ValueOrigin:
     """Return a value's origin with the steps of agents that have it, and what it took the place of."""
-    found, steps_of_run = one.origin(), known.reading.steps
-    first = BEFORE if found.step is None else found.step
+    origin, steps_of_run = one.origin(), known.reading.steps
+    first = BEFORE if origin.step is None else origin.step
     said = ((step.position, one.says(step)) for step in steps if step.position >= first)
     shown = islice(((steps_of_run[position].index, text) for position, text in said if text), _MOST_LINKS)
     links = [
         Passed(step=step, value=text[:_SHOWN], change=Change.REPEATED if place else Change.SAID)
         for place, (step, text) in enumerate(shown)
     ]
-    if found.origin is not Origin.NOWHERE or not links:
+    if origin.origin is not Origin.NOWHERE or not links:
         return replace(
-            found, step=None if found.step is None else steps_of_run[found.step].index, chain=tuple(links)
+            origin, step=None if origin.step is None else steps_of_run[origin.step].index, chain=tuple(links)
         )
     near = one.near()
     if near is not None and near.position != BEFORE:
@@ -305,6 +307,6 @@ def _with_chain(known: Known, steps: Sequence[_Step], one: _Seen) -> ValueOrigin
             step=steps_of_run[near.position].index, value=near.value.literal[:_SHOWN], change=Change.SAID
         )
         return replace(
-            found, step=links[0].step, chain=(given, replace(links[0], change=Change.CHANGED), *links[1:])
+            origin, step=links[0].step, chain=(given, replace(links[0], change=Change.CHANGED), *links[1:])
         )
-    return replace(found, step=links[0].step, chain=tuple(links))
+    return replace(origin, step=links[0].step, chain=tuple(links))

@@ -55,7 +55,7 @@ def _dates(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
     for one in stated:
         if known.has_date(one):
             continue
-        others = [told for told in known.dates if mistaken(one, told.date)]
+        others = [date for date in known.dates if mistaken(one, date.date)]
         unsaid = [told for told in others if not any(agree(told.date, other) for other in stated)]
         if not unsaid:
             continue
@@ -74,8 +74,8 @@ def _dates(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
 
 def _codes(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
     """Yield the ids that no text gives and that are a given id with two digits exchanged."""
-    codes = [one for one in values_in(answer) if one.kind is ValueKind.CODE][:_MOST]
-    strange = [one for one in codes if not known.has(one.key)]
+    codes = [value for value in values_in(answer) if value.kind is ValueKind.CODE][:_MOST]
+    strange = [code for code in codes if not known.has(code.key)]
     given: defaultdict[str, list[Told]] = defaultdict(list)
     for told in known.told(ValueKind.CODE) if strange else ():
         given["".join(sorted(told.value.key))].append(told)
@@ -90,7 +90,7 @@ def _codes(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
 
 def _without(text: str, dates: Sequence[DateFound]) -> str:
     """Return a text without its dates: their numbers count nothing."""
-    starts, ends = (0, *(one.end for one in dates)), (*(one.start for one in dates), len(text))
+    starts, ends = (0, *(date.end for date in dates)), (*(date.start for date in dates), len(text))
     return " ".join(text[start:end] for start, end in zip(starts, ends, strict=True))
 
 
@@ -102,9 +102,9 @@ def _heard_by_author(known: Known, literal: str) -> str:
 def _paths(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
     small = answer.casefold()
     strange = [
-        one
-        for one in values_in(answer)
-        if one.kind is ValueKind.PATH and "/" in one.key and not known.has(one.key)
+        value
+        for value in values_in(answer)
+        if value.kind is ValueKind.PATH and "/" in value.key and not known.has(value.key)
     ][:_MOST]
     unsaid = [told for told in known.told(ValueKind.PATH) if told.value.key not in small] if strange else []
     siblings = {_folder_and_type(told.value.key): told for told in unsaid}
@@ -131,7 +131,7 @@ def _folder_and_type(path: str) -> tuple[str, str]:
 
 def _names(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
     small = answer.casefold()
-    unsaid = [told for told in known.names if told.value.key not in small]
+    unsaid = [name for name in known.names if name.value.key not in small]
     runs = _runs_of_words(answer) if unsaid else []
     if not runs or _capitalises_nouns(runs):
         return

@@ -122,7 +122,7 @@ def refused_deeds(known: Known) -> Iterator[Clue]:
             refused = _refusal(known, position)
             refusals.pop(tool, None)
             if _permits(step.output):
-                refusals = {name: one for name, one in refusals.items() if not own & one.about}
+                refusals = {name: refusal for name, refusal in refusals.items() if not own & refusal.about}
             if refused is not None:
                 refusals[tool] = refused
 

@@ -141,8 +141,8 @@ def answer_prose(reading: Reading) -> str:
 def _without_shown(bare: list[Figure], text: str, stated: Sequence[Figure]) -> list[Figure]:
     """Leave out the figures that a calculation beside them gives, from figures that have a source."""
     for _ in range(_MOST_ROUNDS):
-        unknown = {one.value for one in bare}
-        sound = [one for one in stated if one.value not in unknown]
+        unknown = {figure.value for figure in bare}
+        sound = [figure for figure in stated if figure.value not in unknown]
         left = [
             claim
             for claim in bare
@@ -186,8 +186,8 @@ def _is_worked_out(text: str, claim: Figure, stated: Sequence[Figure]) -> bool:
     """Tell whether plain arithmetic on the figures just before it in the sentence gives it."""
     if not _GIVES.search(text[max(0, claim.start - _LONGEST_VERB) : claim.start]):
         return False
-    before = [one for one in stated if one.end <= claim.start and _together(text, one, claim)]
-    results = plain_results([one.value for one in before[-_MOST_WORKED:]])
+    before = [figure for figure in stated if figure.end <= claim.start and _together(text, figure, claim)]
+    results = plain_results([figure.value for figure in before[-_MOST_WORKED:]])
     return any(claim.is_about(result) for result in results)
 
 
@@ -218,7 +218,7 @@ def _from_sources(origins: Sequence[Source]) -> World:
         if source.is_result and source.step is not None
         for figure in source.figures
     )
-    readings = (each for one in origins for figure in one.figures for each in figure.readings)
+    readings = (reading for origin in origins for figure in origin.figures for reading in figure.readings)
     stated = tuple(dict.fromkeys(readings))
     words = {word for source in origins for word in source.text.casefold().split()}
     spelled = tuple([_SPELLED[word] for word in words if word in _SPELLED])

@@ -66,18 +66,20 @@ def cut_lists(known: Known) -> Iterator[Clue]:
 
 def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, step: int) -> bool:
     count = sum(named)
-    told = [entry for entry, is_named in zip(listed.entries, named, strict=True) if is_named]
+    entries = [entry for entry, is_named in zip(listed.entries, named, strict=True) if is_named]
     left = [entry for entry, is_named in zip(listed.entries, named, strict=True) if not is_named]
     if count in counts_in(known.asked):
         return False  # so many were asked for
-    if _misses_of_a_limit(known, told, left):
+    if _misses_of_a_limit(known, entries, left):
         return True
     if len(named) in counts_in(answer):
         return False  # the answer says how many there are
-    if not _has_twin(told, left):
-        is_whole = count in counts_in(answer) and not _is_divided(known, told, left, step)
+    if not _has_twin(entries, left):
+        is_whole = count in counts_in(answer) and not _is_divided(known, entries, left, step)
         is_meant = is_whole and (_says_yes_to_all(known, listed) or _is_filtered(known, step))
-        return known.asks_for("every") and (is_meant or _are_among(told, left)) and _is_gap(known, left, step)
+        return (
+            known.asks_for("every") and (is_meant or _are_among(entries, left)) and _is_gap(known, left, step)
+        )
     names = (name for entry in listed.entries for name in entry.names)
     is_start, are_few = all(named[:count]), _FEW * len(left) <= count
     is_whole = counts(answer, count, words_of(listed.key)) or known.asks_for("every")
@@ -91,10 +93,10 @@ def _asked_for_by_flag(known: Known, listed: Listed, position: int) -> Listed:
     """
     for key in _named_columns(known, listed):
         values = [entry.fields.get(key) for entry in listed.entries]
-        is_flag = True in values and all(isinstance(one, bool) for one in values)
+        is_flag = True in values and all(isinstance(value, bool) for value in values)
         if is_flag and _is_only_condition(known, listed, key, position):
-            meant = [entry for entry, value in zip(listed.entries, values, strict=True) if value is True]
-            return Listed(key=listed.key, entries=tuple(meant))
+            entries = [entry for entry, value in zip(listed.entries, values, strict=True) if value is True]
+            return Listed(key=listed.key, entries=tuple(entries))
     return listed
 
 
@@ -125,28 +127,31 @@ def _named_columns(known: Known, listed: Listed) -> list[str]:
     return [key for key in listed.entries[0].fields if asked and key.casefold() in asked]
 
 
-def _is_divided(known: Known, told: Sequence[Entry], left: Sequence[Entry], position: int) -> bool:
+def _is_divided(known: Known, entries: Sequence[Entry], left: Sequence[Entry], position: int) -> bool:
     """Tell whether a column or another result sets the named entries apart: those that are paid."""
-    keys = told[0].fields
+    keys = entries[0].fields
     columns = [
-        ({_rank(one.fields.get(key, "")) for one in told}, {_rank(one.fields.get(key, "")) for one in left})
+        (
+            {_rank(one.fields.get(key, "")) for one in entries},
+            {_rank(one.fields.get(key, "")) for one in left},
+        )
         for key in keys
     ]
-    if any(len(ours) == 1 < len(told) and ours.isdisjoint(theirs) for ours, theirs in columns):
+    if any(len(ours) == 1 < len(entries) and ours.isdisjoint(theirs) for ours, theirs in columns):
         return True
-    numbers = [pair for key, pair in zip(keys, columns, strict=True) if _is_measured((*told, *left), key)]
+    numbers = [pair for key, pair in zip(keys, columns, strict=True) if _is_measured((*entries, *left), key)]
     if len(numbers) > 1 and any(_are_apart(ours, theirs) for ours, theirs in numbers):
         return True
     others = [text.casefold() for place, text in known.results() if place != position]
-    return any(name in text for text in others for entry in told for name in entry.names)
+    return any(name in text for text in others for entry in entries for name in entry.names)
 
 
 def _is_measured(entries: Sequence[Entry], key: str) -> bool:
     """Tell whether a column holds plain numbers, neither dates nor yes and no."""
     values = [entry.fields.get(key, "") for entry in entries]
     return all(
-        not isinstance(one, bool) and isinstance(_rank(one), float) and not dates_in(str(one))
-        for one in values
+        not isinstance(value, bool) and isinstance(_rank(value), float) and not dates_in(str(value))
+        for value in values
     )
 
 
@@ -158,7 +163,7 @@ def _are_apart(ours: Iterable[float | str], theirs: Iterable[float | str]) -> bo
 
 def _is_filtered(known: Known, position: int) -> bool:
     """Tell whether a call has the only limit of the task among its arguments: its result keeps it."""
-    limits = {one.value for one in figures(known.asked) if not one.is_label}
+    limits = {figure.value for figure in figures(known.asked) if not figure.is_label}
     call = known.reading.steps[position]
     used = {one.value for one in figures(call.input[:HEAD])} if call.kind is StepKind.TOOL else set[float]()
     return len(limits) == 1 and limits <= used
@@ -208,7 +213,7 @@ def _are_among(told: Sequence[Entry], left: Sequence[Entry]) -> bool:
     if len(keys) != 1:
         return False
     ours, theirs = (
-        [_rank(entry.fields.get(key, "")) for entry in each for key in keys] for each in (told, left)
+        [_rank(entry.fields.get(key, "")) for entry in entries for key in keys] for entries in (told, left)
     )
     numbers, others = ([one for one in each if isinstance(one, float)] for each in (ours, theirs))
     if len(numbers) < len(ours) or len(others) < len(theirs):
@@ -218,7 +223,7 @@ def _are_among(told: Sequence[Entry], left: Sequence[Entry]) -> bool:
 
 def _numbers_entries(key: str, values: Sequence[Scalar]) -> bool:
     """Tell whether a column numbers the entries: by its name, or by long numbers that all differ."""
-    texts = {str(one) for one in values}
+    texts = {str(value) for value in values}
     is_unique = len(texts) == len(values) and all(one.isdigit() and len(one) > _LONGEST_YEAR for one in texts)
     return is_unique or _NUMBERS.search(key) is not None
 
@@ -228,8 +233,8 @@ def _misses_of_a_limit(known: Known, told: Sequence[Entry], left: Sequence[Entry
     limits = figures(known.asked)
     keys = {key for entry in told for key in entry.fields if key}
     for key in keys if limits else ():
-        meant = [one.value for one in limits if _is_limit_of(one, key)]
-        ours, theirs = ([_rank(entry.fields.get(key, "")) for entry in each] for each in (told, left))
+        meant = [limit.value for limit in limits if _is_limit_of(limit, key)]
+        ours, theirs = ([_rank(entry.fields.get(key, "")) for entry in entries] for entries in (told, left))
         if not all(isinstance(one, float) for one in (*ours, *theirs)):
             continue
         numbers, others = ([one for one in each if isinstance(one, float)] for each in (ours, theirs))
@@ -261,9 +266,9 @@ def counts(answer: str, count: int, wanted: frozenset[str]) -> bool:
     )
 
 
-def _has_twin(told: Sequence[Entry], left: Sequence[Entry], besides: str = "") -> bool:
+def _has_twin(entries: Sequence[Entry], left: Sequence[Entry], besides: str = "") -> bool:
     """Tell whether one of some entries equals one of the others in all but its name, and one more field."""
-    ours = [_telling(entry, besides) for entry in told]
+    ours = [_telling(entry, besides) for entry in entries]
     return any(_telling(entry, besides) in ours for entry in left)
 
 
@@ -287,17 +292,17 @@ def _rank(value: Scalar) -> float | str:
 
 
 def _clue(known: Known, listed: Listed, named: Sequence[bool], source: int) -> Clue:
-    told = [entry for entry, is_named in zip(listed.entries, named, strict=True) if is_named]
+    entries = [entry for entry, is_named in zip(listed.entries, named, strict=True) if is_named]
     rest = [entry for entry, is_named in zip(listed.entries, named, strict=True) if not is_named]
-    position = known.first_said(lambda text: _names_part(text, told, rest), after=source)
-    many, lost = f"{len(told)} of the {len(named)} {listed.key or 'entries'}", rest[0].names[0][:_SHOWN]
+    position = known.first_said(lambda text: _names_part(text, entries, rest), after=source)
+    many, lost = f"{len(entries)} of the {len(named)} {listed.key or 'entries'}", rest[0].names[0][:_SHOWN]
     reason = f"named {many} that {known.giver(source)} returned, without {lost}"
     quote = known.words(position, known.reading.steps[position].output)
     return known.clue(position, ClueKind.CUT_SHORT, reason, quote)
 
 
-def _names_part(text: str, told: Sequence[Entry], left: Sequence[Entry]) -> bool:
+def _names_part(text: str, entries: Sequence[Entry], left: Sequence[Entry]) -> bool:
     words, small = words_in(text), text.casefold()
-    return all(one.is_named_in(words, small) for one in told) and not any(
-        one.is_named_in(words, small) for one in left
+    return all(entry.is_named_in(words, small) for entry in entries) and not any(
+        entry.is_named_in(words, small) for entry in left
     )

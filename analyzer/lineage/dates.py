@@ -127,7 +127,7 @@ def _looks_like_month(word: str, *, leads: bool) -> bool:
 
 
 def _date(found: re.Match[str], readings: Iterable[Day]) -> Iterator[DateFound]:
-    possible = tuple(dict.fromkeys(one for one in readings if _is_day(one)))
+    possible = tuple(dict.fromkeys(reading for reading in readings if _is_day(reading)))
     if possible:
         yield DateFound(readings=possible, literal=found[0], start=found.start(), end=found.end())
 

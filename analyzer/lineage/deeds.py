@@ -113,11 +113,11 @@ def acts_in(text: str, *, with_tools: bool = False) -> frozenset[str]:
         text: any text.
         with_tools: whether the words of tools' names count as well.
     """
-    known, small = _words(with_tools=with_tools), text.casefold()
+    words, small = _words(with_tools=with_tools), text.casefold()
     tokens = set(_WORD.findall(small))
-    found = {known.whole[token] for token in tokens & known.whole.keys()}
+    found = {words.whole[token] for token in tokens & words.whole.keys()}
     if not small.isascii():
-        found |= {known.beginnings.get(one) or known.parts[one] for one in known.other.findall(small)}
+        found |= {words.beginnings.get(one) or words.parts[one] for one in words.other.findall(small)}
     return frozenset(found)
 
 
@@ -262,8 +262,8 @@ def exceeded_orders(known: Known) -> Iterator[Clue]:
     """
     at, last = max(_said_later(known), default=(0, ""))
     stated = [one for one in figures(known.asked) if one.unit and not one.is_label] if last else []
-    heard = {one.literal for one in figures(last)}
-    orders = [one for one in stated if one.literal in heard and _caps(_clause(known.asked, one))]
+    heard = {figure.literal for figure in figures(last)}
+    orders = [figure for figure in stated if figure.literal in heard and _caps(_clause(known.asked, figure))]
     ordered = [(one, acts) for one in orders if (acts := acts_in(_clause(known.asked, one), with_tools=True))]
     for position, step in enumerate(known.reading.steps if ordered else ()):
         if step.kind is not StepKind.TOOL or position < at or looks_up(step.target or ""):
@@ -273,11 +273,11 @@ def exceeded_orders(known: Known) -> Iterator[Clue]:
             if not known.is_number_read(value, at):
                 continue
             meant = [
-                one
-                for one, acts in ordered
-                if one.unit in amount.words and acts & acts_of(step.target or "") and value > one.value
+                figure
+                for figure, acts in ordered
+                if figure.unit in amount.words and acts & acts_of(step.target or "") and value > figure.value
             ]
-            same = [one for one in stated if one.unit in amount.words or one.value == value]
+            same = [figure for figure in stated if figure.unit in amount.words or figure.value == value]
             if len(meant) == len(same) == 1 and not _is_converted(meant[0], amount):
                 yield _over_ordered(known, position, amount, meant[0])
 
@@ -344,11 +344,11 @@ def misreported_deeds(known: Known) -> Iterator[Clue]:
     """Yield the deeds that the answer reports with another figure than their result, which it lacks."""
     answer = known.answer
     stated = figures(answer)
-    amounts = list(_unsaid_amounts(known, stated)) if any(one.unit for one in stated) else []
+    amounts = list(_unsaid_amounts(known, stated)) if any(figure.unit for figure in stated) else []
     reports = list(_reports(answer, stated)) if amounts else []
     for deed, amount in amounts:
         acts = acts_of(deed.tool)
-        found = next((one for one in reports if _reports_on(one, amount, acts)), None)
+        found = next((report for report in reports if _reports_on(report, amount, acts)), None)
         if found is not None:
             yield _misreport(known, deed, amount, found)
 
@@ -359,7 +359,7 @@ def _unsaid_amounts(known: Known, stated: Sequence[Figure]) -> Iterator[tuple[_D
         if not deed_of(deed.tool):
             continue
         amounts = [one for one in amounts_in(deed.result) if one.figure.unit and not one.figure.is_label]
-        if len(amounts) == 1 and not any(one.is_about(amounts[0].figure.value) for one in stated):
+        if len(amounts) == 1 and not any(figure.is_about(amounts[0].figure.value) for figure in stated):
             yield deed, amounts[0]
 
 
@@ -375,8 +375,8 @@ class _Report:
 
 def _reports(answer: str, stated: Sequence[Figure]) -> Iterator[_Report]:
     for found in list(SENTENCE.finditer(answer))[:_MOST_SENTENCES]:
-        inside = [one for one in stated if found.start() <= one.start < found.end() and one.unit]
-        units = [one.unit for one in inside]
+        inside = [figure for figure in stated if found.start() <= figure.start < found.end() and figure.unit]
+        units = [figure.unit for figure in inside]
         yield from (
             _Report(sentence=found[0].strip(), figure=one, acts=acts_in(found[0]), words=words_of(found[0]))
             for one in inside
@@ -392,13 +392,13 @@ def _reports_on(report: _Report, amount: Amount, acts: frozenset[str]) -> bool:
 
 
 def _misreport(known: Known, deed: _Deed, amount: Amount, report: _Report) -> Clue:
-    told = report.figure
-    position = known.first_with(told.literal, after=deed.position)
+    figure = report.figure
+    position = known.first_with(figure.literal, after=deed.position)
     returned = amount.figure
     reason = (
-        f"reported {told.shown}, where {known.giver(deed.position)} returned {returned.literal}"
+        f"reported {figure.shown}, where {known.giver(deed.position)} returned {returned.literal}"
         f" {returned.unit.upper()}"
     )
-    said = Evidence(step=known.reading.steps[position].index, quote=report.sentence[:QUOTE])
+    evidence = Evidence(step=known.reading.steps[position].index, quote=report.sentence[:QUOTE])
     quote = known.quote(deed.position, returned.literal)
-    return known.clue(position, ClueKind.MISREPORTED, reason, quote, said, value=told.value)
+    return known.clue(position, ClueKind.MISREPORTED, reason, quote, evidence, value=figure.value)

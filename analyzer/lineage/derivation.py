@@ -146,10 +146,10 @@ class Derivation:
         self._operands.insert(0, value)
 
 
-def converts(figure: Figure, given: Sequence[Figure]) -> bool:
+def converts(figure: Figure, figures: Sequence[Figure]) -> bool:
     """Tell whether a figure is one of some figures in another unit of measure: anybody may convert that."""
     factors = _FACTORS.get(figure.unit, ())
-    return any(_is(figure, one.value * factor) for one in given if one.unit for factor in factors)
+    return any(_is(figure, one.value * factor) for one in figures if one.unit for factor in factors)
 
 
 def _finds(ordered: Sequence[float], figure: Figure, factors: Sequence[float]) -> bool:
@@ -158,24 +158,28 @@ def _finds(ordered: Sequence[float], figure: Figure, factors: Sequence[float]) -
     return any(_has(ordered, figure.value / factor, within / factor) for factor in factors)
 
 
-def formula_of(figure: Figure, beside: Sequence[Figure], given: Sequence[Figure]) -> str:
+def formula_of(figure: Figure, beside: Sequence[Figure], figures: Sequence[Figure]) -> str:
     """Return how known figures give one, as text such as ``2 x 210``; empty if no short formula does.
 
     Args:
         figure: a figure that follows from known ones.
         beside: the other figures of its text, in order; the text probably computes with them.
-        given: figures from outside.
+        figures: those from outside.
     """
     low, high = _bounds(figure)
-    known = [one for one in (*beside, *given) if one.value != figure.value]
+    known = [one for one in (*beside, *figures) if one.value != figure.value]
     operands = list({one.value: one for one in known}.values())[:_MOST_OPERANDS]
-    for one in operands:
+    for operand in operands:
         for factor in _factors(figure.unit):
-            if low <= one.value * factor <= high:
-                return f"{one.literal} x {factor:g}" if factor >= 1 else f"{one.literal} / {1 / factor:.6g}"
+            if low <= operand.value * factor <= high:
+                return (
+                    f"{operand.literal} x {factor:g}"
+                    if factor >= 1
+                    else f"{operand.literal} / {1 / factor:.6g}"
+                )
     pairs = (_shown(low, high, figure.unit, one, other) for one, other in permutations(operands, 2))
     sums = (
-        _shown_sums(low, high, [one for one in row if one.value != figure.value]) for row in (beside, given)
+        _shown_sums(low, high, [one for one in row if one.value != figure.value]) for row in (beside, figures)
     )
     return next(filter(None, chain(pairs, sums)), "") or _shown_product(low, high, operands)
 
@@ -207,14 +211,14 @@ def _shown_sums(low: float, high: float, row: Sequence[Figure]) -> str:
         for end in range(start, min(len(row), start + _LONGEST_SUM)):
             total += row[end].value
             if end > start + 1 and low <= total <= high:
-                return " + ".join(one.literal for one in row[start : end + 1])
+                return " + ".join(figure.literal for figure in row[start : end + 1])
     return ""
 
 
 def _shown_product(low: float, high: float, operands: Sequence[Figure]) -> str:
     for three in combinations(operands[:_MOST_IN_THREES], 3):
-        if low <= math.prod(one.value for one in three) <= high:
-            return " x ".join(one.literal for one in three)
+        if low <= math.prod(figure.value for figure in three) <= high:
+            return " x ".join(figure.literal for figure in three)
     return ""
 
 
@@ -337,8 +341,8 @@ def _pair(one: float, other: float) -> tuple[float, ...]:
 
 
 def _alone(values: Sequence[float]) -> Iterator[float]:
-    for one in values:
-        yield from (100 - one, 1 - one, one / 2, one * 2, one * one)
+    for value in values:
+        yield from (100 - value, 1 - value, value / 2, value * 2, value * value)
 
 
 def _in_threes(threes: Iterable[tuple[float, ...]]) -> list[float]:

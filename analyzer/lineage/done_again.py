@@ -75,7 +75,7 @@ def _reaches_customer(tool: str) -> bool:
 def _ids(call: Step) -> Mapping[str, str]:
     """Return the ids that a result gives and its call does not have, by their lower case."""
     values = [value for value in mapping(call.output[:HEAD]).values() if isinstance(value, str)]
-    own = (one for one in values if _ID.fullmatch(one) and not dates_in(one))
+    own = (value for value in values if _ID.fullmatch(value) and not dates_in(value))
     return {one.casefold(): one for one in own if one.casefold() not in call.input.casefold()}
 
 

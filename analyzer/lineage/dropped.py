@@ -60,9 +60,9 @@ class _Entry:
 
 def dropped_entries(known: Known) -> Iterator[Clue]:
     """Yield the list of which the answer leaves out entries without a reason; at most one."""
-    for position, told, left in islice(_parts_told(known), _MOST_LISTS):
-        if not _has_reason(known, position, told, left):
-            yield from _clue(known, position, told, left)
+    for position, entries, left in islice(_parts_told(known), _MOST_LISTS):
+        if not _has_reason(known, position, entries, left):
+            yield from _clue(known, position, entries, left)
             return
 
 
@@ -76,10 +76,10 @@ def _parts_told(known: Known) -> Iterator[tuple[int, Sequence[_Entry], Sequence[
         if step.kind is StepKind.TOOL or step.output.strip() == answer.strip():
             continue
         for entries in _lists(prose_of(own_words(step)[:HEAD])):
-            told = [one for one in entries if one.name & words]
-            left = [one for one in entries if not one.name & words]
+            told = [entry for entry in entries if entry.name & words]
+            left = [entry for entry in entries if not entry.name & words]
             is_whole = len(entries) in counted or len(told) in counts_in(known.asked)
-            says_all = len(told) in counted or (wants_all and all(one.said for one in entries))
+            says_all = len(told) in counted or (wants_all and all(entry.said for entry in entries))
             if len(left) <= len(told) < len(entries) and says_all and not is_whole:
                 yield position, told, left
 
@@ -101,7 +101,7 @@ def _parts(sentence: str) -> list[str]:
     marks = [*_COMMA.finditer(outside)]
     if not _LEAST - 2 <= len(marks) < _MOST:
         return []
-    starts, ends = [0, *(one.end() for one in marks)], [*(one.start() for one in marks), len(sentence)]
+    starts, ends = [0, *(mark.end() for mark in marks)], [*(mark.start() for mark in marks), len(sentence)]
     parts = [sentence[start:end] for start, end in zip(starts, ends, strict=True)]
     last = _AND.split(parts[-1], maxsplit=1)
     parts = [*parts[:-1], *(one for one in last if one.strip())]
@@ -129,12 +129,12 @@ def _entries(parts: Sequence[str]) -> list[_Entry]:
         return []
     if len({_looks(head) for head in heads}) > 1 or any(map(figures, heads)):
         return []
-    found = [
+    entries = [
         _Entry(name=name, shown=head.strip(" *_`"), said=part[len(head) :].strip(" .*_`"))
         for name, head, part in zip(own, heads, (part.strip(" *_`") for part in parts), strict=True)
     ]
-    are_things = _looks(heads[0]) != (False, False) or all(one.said or "-" in one.shown for one in found)
-    return found if are_things else []
+    are_things = _looks(heads[0]) != (False, False) or all(one.said or "-" in one.shown for one in entries)
+    return entries if are_things else []
 
 
 def _looks(head: str) -> tuple[bool, bool]:
@@ -146,11 +146,11 @@ def _can_name(word: str) -> bool:
     return len(word) >= _LEAST_LETTERS and not word.isdigit()
 
 
-def _has_reason(known: Known, position: int, told: Sequence[_Entry], left: Sequence[_Entry]) -> bool:
+def _has_reason(known: Known, position: int, entries: Sequence[_Entry], left: Sequence[_Entry]) -> bool:
     """Tell whether a figure tells the entries apart, or another text speaks of one that is left out."""
-    if _are_apart(told, left):
+    if _are_apart(entries, left):
         return True
-    lost = frozenset[str]().union(*(one.name for one in left))
+    lost = frozenset[str]().union(*(entry.name for entry in left))
     small = frozenset(word[:_BEGINNING] for word in lost)
     if small & (beginnings_in(known.answer, _LEAST_LETTERS) | beginnings_in(known.asked, _LEAST_LETTERS)):
         return True
@@ -158,33 +158,33 @@ def _has_reason(known: Known, position: int, told: Sequence[_Entry], left: Seque
         f"{step.output[:HEAD]} {step.input[:HEAD]}" if step.kind is StepKind.TOOL else own_words(step)[:HEAD]
         for step in known.reading.steps[position + 1 :]
     )
-    return any(_speaks_of_some(words_in(text), told, left) for text in texts)
+    return any(_speaks_of_some(words_in(text), entries, left) for text in texts)
 
 
-def _speaks_of_some(words: frozenset[str], told: Sequence[_Entry], left: Sequence[_Entry]) -> bool:
+def _speaks_of_some(words: frozenset[str], entries: Sequence[_Entry], left: Sequence[_Entry]) -> bool:
     """Tell whether a text names one that is left out, and is no copy of the list."""
-    lost = sum(bool(one.name & words) for one in left)
-    return lost > 0 and not (lost == len(left) and all(one.name & words for one in told))
+    lost = sum(bool(entry.name & words) for entry in left)
+    return lost > 0 and not (lost == len(left) and all(entry.name & words for entry in entries))
 
 
-def _are_apart(told: Sequence[_Entry], left: Sequence[_Entry]) -> bool:
+def _are_apart(entries: Sequence[_Entry], left: Sequence[_Entry]) -> bool:
     """Tell whether what is said of the entries tells those left out from the others."""
-    pairs = ((told, left), (left, told))
-    if _are_marked_apart(told, left) or any(_share_words(*pair) for pair in pairs):
+    pairs = ((entries, left), (left, entries))
+    if _are_marked_apart(entries, left) or any(_share_words(*pair) for pair in pairs):
         return True
-    return any(_are_beyond(told, left, read) for read in _READS)
+    return any(_are_beyond(entries, left, read) for read in _READS)
 
 
-def _share_words(some: Sequence[_Entry], rest: Sequence[_Entry]) -> bool:
+def _share_words(entries: Sequence[_Entry], rest: Sequence[_Entry]) -> bool:
     """Tell whether some entries have words in common that no other entry has all of."""
-    shared = frozenset.intersection(*(words_in(one.said) for one in some))
+    shared = frozenset.intersection(*(words_in(entry.said) for entry in entries))
     words = frozenset(word for word in shared if word.isalpha())
-    return bool(words) and not any(words <= words_in(one.said) for one in rest)
+    return bool(words) and not any(words <= words_in(entry.said) for entry in rest)
 
 
 def _are_marked_apart(told: Sequence[_Entry], left: Sequence[_Entry]) -> bool:
     """Tell whether a word beside each name is its mark, and those named have other marks: grades A to D."""
-    ours, theirs = ([one.said.strip("()") for one in each] for each in (told, left))
+    ours, theirs = ([entry.said.strip("()") for entry in entries] for entries in (told, left))
     marks = {*ours, *theirs}
     is_mark = len(marks) < len(told) + len(left) and all(map(str.isalpha, marks))
     return is_mark and set(ours).isdisjoint(theirs)
@@ -192,7 +192,7 @@ def _are_marked_apart(told: Sequence[_Entry], left: Sequence[_Entry]) -> bool:
 
 def _are_beyond(told: Sequence[_Entry], left: Sequence[_Entry], read: _Read) -> bool:
     """Tell whether the values of those left out lie outside those of the others, or are more or fewer."""
-    ours, theirs = ([read(one.said) for one in each] for each in (told, left))
+    ours, theirs = ([read(entry.said) for entry in entries] for entries in (told, left))
     counts, others = ([len(one) for one in each] for each in (ours, theirs))
     if max(others) < min(counts) or min(others) > max(counts):
         return True
@@ -201,7 +201,7 @@ def _are_beyond(told: Sequence[_Entry], left: Sequence[_Entry], read: _Read) -> 
 
 
 def _figures(said: str) -> Sequence[float]:
-    return [one.value for one in figures(said)]
+    return [figure.value for figure in figures(said)]
 
 
 def _days(said: str) -> Sequence[float]:
@@ -215,15 +215,15 @@ def _clocks(said: str) -> Sequence[float]:
 _READS: Final[tuple[_Read, ...]] = (_figures, _days, _clocks)
 
 
-def _clue(known: Known, source: int, told: Sequence[_Entry], left: Sequence[_Entry]) -> Iterator[Clue]:
+def _clue(known: Known, source: int, entries: Sequence[_Entry], left: Sequence[_Entry]) -> Iterator[Clue]:
     def names_part(text: str) -> bool:
         words = words_in(text)
-        return all(one.name & words for one in told) and not any(one.name & words for one in left)
+        return all(entry.name & words for entry in entries) and not any(entry.name & words for entry in left)
 
     position = known.first_said(names_part, after=source)
     step, giver = known.reading.steps[position], known.reading.steps[source]
     if step.agent != giver.agent:
-        whole = f"the {len(told) + len(left)} entries that {giver.agent} listed at step {giver.index}"
-        reason = f"named {len(told)} of {whole}, without {left[0].shown}"
+        whole = f"the {len(entries) + len(left)} entries that {giver.agent} listed at step {giver.index}"
+        reason = f"named {len(entries)} of {whole}, without {left[0].shown}"
         quote = Evidence(step=step.index, quote=beginning(step.output, QUOTE))
         yield known.clue(position, ClueKind.CUT_SHORT, reason, quote)

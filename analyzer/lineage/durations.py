@@ -72,7 +72,7 @@ class Duration:
 def durations(text: str) -> tuple[Duration, ...]:
     """Return the durations that a text gives in two units, in order."""
     found = (one for pattern, large, small in _in_two_units() for one in _in_two(text, pattern, large, small))
-    return tuple(sorted(found, key=lambda one: one.start))
+    return tuple(sorted(found, key=lambda duration: duration.start))
 
 
 def _in_two(text: str, pattern: re.Pattern[str], large: float, small: float) -> Iterator[Duration]:

@@ -94,7 +94,7 @@ def cells_apart(text: str) -> str:
     head, line, rest = text.partition("\n")
     mark = next((one for one in ",;" if 0 < head.count(one) == rest.partition("\n")[0].count(one)), "")
     cells = head.split(mark) if mark else []
-    if not line or not cells or not all(one[:1].isalpha() for one in cells):
+    if not line or not cells or not all(cell[:1].isalpha() for cell in cells):
         return text
     return "\n".join(
         each.replace(mark, "|") if each.count(mark) == len(cells) - 1 else each for each in text.split("\n")

@@ -165,5 +165,5 @@ def _passes_on(answer: str, report: str, asked: str) -> bool:
     about = [one for one in sentences if _OF_TESTS.search(one)] if _PASS.search(answer) else sentences
     if any(says_newly(kind, " ".join(about), asked) for kind in _ADMITS) or _FAILS.search(remaining):
         return True
-    told = " ".join(one for one in sentences if not _PASS.search(one))
+    told = " ".join(sentence for sentence in sentences if not _PASS.search(sentence))
     return any(name[0] in told for name in _TEST_NAME.finditer(report))

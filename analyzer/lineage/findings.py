@@ -25,7 +25,7 @@ def wrong_values(reading: Reading) -> Iterator[Finding]:
     places = {step.index: place for place, step in enumerate(reading.steps)}
     for reader in READERS if places else ():
         for clue in islice(reader(known), MOST_CLUES):
-            own = next((one for one in clue.evidence if one.step == clue.step), None)
+            own = next((evidence for evidence in clue.evidence if evidence.step == clue.step), None)
             quoted = own or next(iter(clue.evidence), None)
             yield Finding(
                 step=reading.responsible_steps[places[clue.step]],

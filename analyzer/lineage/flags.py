@@ -55,7 +55,7 @@ def unmet_flags(known: Known) -> Iterator[Clue]:
     every = [one for _, text in known.results() for one in lists_in(text)] if answer else []
     if not every or known.admits_fault or has_alternative(known.asked):
         return
-    yield from (one for listed in every for one in _other_words(known, listed))
+    yield from (clue for listed in every for clue in _other_words(known, listed))
     lists = [(one, keys) for one in every if (keys := _flags(one))]
     wanted, told = _wanted(known.asked), beginnings_in(answer, _LEAST)
     small, words = answer.casefold(), words_in(answer)
@@ -76,7 +76,7 @@ def _other_words(known: Known, listed: Listed) -> Iterator[Clue]:
     asked, words = known.asked.casefold(), words_in(known.answer)
     for key in _categories(listed):
         values = {str(entry.fields[key]).casefold() for entry in listed.entries}
-        named = [one for one in values if re.search(rf"(?<!\w){re.escape(one)}(?!\w)", asked)]
+        named = [value for value in values if re.search(rf"(?<!\w){re.escape(value)}(?!\w)", asked)]
         if len(named) != 1 or not _is_ordered(known, named[0]) or _is_negated(asked, named[0]):
             continue
         entry = _only_taken(known, listed)

@@ -86,7 +86,7 @@ class Known:
         """What people asked for: the task, and what they said later."""
         steps, task = self.reading.steps, self.reading.trajectory.task
         people = (step.output for step in steps if step.kind is StepKind.HUMAN)
-        said = (one.text for one in self.sources if not one.is_result and one.step is not None)
+        said = (source.text for source in self.sources if not source.is_result and source.step is not None)
         return "\n".join(dict.fromkeys([*([task] if task else []), *people, *said]))[:HEAD]
 
     @functools.cached_property
@@ -117,7 +117,7 @@ class Known:
     def _words(self) -> Mapping[str, tuple[int, ...]]:
         """The positions of the first two texts that have each word, in lower case."""
         found: dict[str, tuple[int, ...]] = {}
-        texts = [(BEFORE, self.instructions), *((place_of(one), one.text) for one in self.sources)]
+        texts = [(BEFORE, self.instructions), *((place_of(source), source.text) for source in self.sources)]
         for position, text in texts:
             for word in words_in(text):
                 places = found.get(word, ())
@@ -159,7 +159,7 @@ class Known:
         found: dict[float, int] = {}
         for position, text in [
             (BEFORE, self.instructions),
-            *((place_of(one), one.text) for one in self.sources),
+            *((place_of(source), source.text) for source in self.sources),
         ]:
             for number in numbers(text):
                 found.setdefault(number, position)
@@ -173,14 +173,14 @@ class Known:
         """Return the first text from outside that has a word or a value in lower case."""
         place = next(iter(self._words.get(word, ())), None)
         at = None if place == BEFORE else place
-        texts = (one for one in self.sources if one.step == at and word in one.text.casefold())
+        texts = (source for source in self.sources if source.step == at and word in source.text.casefold())
         return None if place is None else next(texts, None)
 
     def source_of_number(self, number: float) -> Source | None:
         """Return the first text from outside that has a number, also within a date or an id."""
         place = self._numbers.get(number)
         at = None if place == BEFORE else place
-        return None if place is None else next((one for one in self.sources if one.step == at), None)
+        return None if place is None else next((source for source in self.sources if source.step == at), None)
 
     @functools.cached_property
     def dates(self) -> tuple[ToldDate, ...]:
@@ -199,7 +199,7 @@ class Known:
     @functools.cached_property
     def all_dates(self) -> tuple[DateFound, ...]:
         """The different dates that were given or asked for in a call."""
-        found = (*(told.date for told in self.dates), *self._dates_in_calls)
+        found = (*(date.date for date in self.dates), *self._dates_in_calls)
         return tuple({one.readings: one for one in found}.values())
 
     def has_date(self, one: DateFound) -> bool:
@@ -222,8 +222,8 @@ class Known:
     def told(self, kind: ValueKind) -> Iterator[Told]:
         """Yield the values of a kind that were given, in order."""
         for source in self.sources:
-            found = (one for one in values_in(source.text) if one.kind is kind)
-            yield from (Told(value=one, position=place_of(source)) for one in found)
+            found = (value for value in values_in(source.text) if value.kind is kind)
+            yield from (Told(value=value, position=place_of(source)) for value in found)
 
     @functools.cached_property
     def names(self) -> tuple[Told, ...]:
@@ -251,10 +251,10 @@ class Known:
     def heard_by(self, position: int) -> str:
         """Return what the agent of a step was told up to this step: messages, and results of its calls."""
         steps = self.reading.steps
-        own = [one for one in steps[: position + 1] if one.agent == steps[position].agent]
-        texts = [one.input for one in own if one.kind is not StepKind.TOOL]
-        results = [one.output for one in own if one.kind is StepKind.TOOL and one is not steps[position]]
-        return "\n".join([*dict.fromkeys(one.instructions for one in own), *texts, *results])
+        own = [step for step in steps[: position + 1] if step.agent == steps[position].agent]
+        texts = [step.input for step in own if step.kind is not StepKind.TOOL]
+        results = [step.output for step in own if step.kind is StepKind.TOOL and step is not steps[position]]
+        return "\n".join([*dict.fromkeys(step.instructions for step in own), *texts, *results])
 
     def origin_of(self, literal: str, position: int) -> int:
         """Return the position of the first step of an agent, up to a call, that wrote a value of the call."""
@@ -285,7 +285,7 @@ class Known:
 
     def first_stating(self, value: float, after: int = BEFORE) -> int:
         """Return the position of the first step of an agent that gives a figure, as ``first_said`` does."""
-        return self.first_said(lambda text: any(one.value == value for one in figures(text)), after)
+        return self.first_said(lambda text: any(figure.value == value for figure in figures(text)), after)
 
     def clue(
         self,
@@ -302,7 +302,7 @@ class Known:
             step=self.reading.steps[position].index,
             kind=kind,
             reason=reason,
-            evidence=tuple([one for one in quotes if one.quote]),
+            evidence=tuple([quote for quote in quotes if quote.quote]),
             value=value,
             signs={sign: 1.0} if sign else {},
             most=most,
@@ -370,7 +370,7 @@ def beginnings_in(text: str, least: int) -> frozenset[str]:
 @functools.lru_cache(maxsize=128)
 def counts_in(text: str) -> tuple[int, ...]:
     """Return the whole numbers up to 366 in a text, as digits or as words of its languages."""
-    wholes = (int(one.value) for one in figures(text) if one.value == int(one.value))
+    wholes = (int(figure.value) for figure in figures(text) if figure.value == int(figure.value))
     digits = (number for number in wholes if 0 < number <= _LONGEST_YEAR)
     spelled = [word for word in _WORD.findall(text.casefold()) if word in all_number_words()]
     known = number_words(languages_in(text[:_HEARD])) if spelled else {}

@@ -76,7 +76,7 @@ def broken_limits(known: Known) -> Iterator[Clue]:
 
 def _are_one_list(named: Sequence[Entry], answer: str) -> bool:
     """Tell whether an answer names entries in a row; one that names all of them elsewhere compares them."""
-    names = (next((name for name in one.names if name in answer), "") for one in named)
+    names = (next((name for name in entry.names if name in answer), "") for entry in named)
     places = sorted((answer.find(name), answer.find(name) + len(name)) for name in names)
     between = (_BRACKETS.sub("", answer[one[1] : other[0]]) for one, other in pairwise(places))
     return all(_IN_ROW.fullmatch(text) for text in between)

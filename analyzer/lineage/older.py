@@ -60,7 +60,7 @@ def older_values(known: Known) -> Iterator[Clue]:
     answer = known.answer
     if not answer or not known.asks_for("current"):
         return
-    stated = {value for one in figures(answer) if not one.is_label for value in one.readings}
+    stated = {value for figure in figures(answer) if not figure.is_label for value in figure.readings}
     told = dates_in(answer) + dates_in(known.asked)
     for key, found in _by_key(known).items():
         if len({each.at for each in found}) > _MOST_TIMES:
@@ -121,7 +121,7 @@ def _time(row: Mapping[str, Any]) -> tuple[Day, int] | None:
 def _clue(known: Known, key: str, older: _Told, newest: _Told) -> Clue:
     position = known.first_said(partial(_states, older.value), after=older.position)
     step = known.reading.steps[position]
-    literal = next((one.literal for one in figures(step.output) if older.value in one.readings), "")
+    literal = next((figure.literal for figure in figures(step.output) if older.value in figure.readings), "")
     quotes = [known.quote(position, literal)] if literal else []
     day = "{:04}-{:02}-{:02}"
     reason = (
@@ -180,7 +180,7 @@ def _gives_difference(words: str, change: _Change) -> bool:
 def _has(text: str, value: Scalar) -> bool:
     if isinstance(value, str):
         return stands_in(value.casefold(), text.casefold())
-    return any(value in one.readings for one in figures(text))
+    return any(value in figure.readings for figure in figures(text))
 
 
 def _changes(known: Known) -> Iterator[_Change]:
@@ -203,7 +203,7 @@ def _asks_for_later(asked: Mapping[str, Any], again: Mapping[str, Any]) -> bool:
 
 
 def _is_plain(*arguments: Mapping[str, Any]) -> bool:
-    return all(isinstance(one, str | int | float) for each in arguments for one in each.values())
+    return all(isinstance(one, str | int | float) for argument in arguments for one in argument.values())
 
 
 def _changed(
@@ -335,17 +335,17 @@ def _days_asked(known: Known, source: int) -> Sequence[date]:
 
 
 def _states(value: float, text: str) -> bool:
-    return any(value in one.readings for one in figures(text))
+    return any(value in figure.readings for figure in figures(text))
 
 
 def _asked_in(text: str) -> Iterator[DateFound]:
     """Yield the dates in the only question of a text, unless it asks for what is before or after them."""
     parts = _PART.split(text)
     questions = [one for one, end in zip(parts[::2], parts[1::2], strict=False) if end in _ASKS]
-    for one in questions if len(questions) == 1 else ():
-        is_other = any(phrases(kind, languages_in(text)).search(one) for kind in ("before", "after"))
+    for question in questions if len(questions) == 1 else ():
+        is_other = any(phrases(kind, languages_in(text)).search(question) for kind in ("before", "after"))
         if not is_other:
-            yield from dates_in(one)
+            yield from dates_in(question)
 
 
 _ASKS: Final = ("?", "？")  # noqa: RUF001 - as written

@@ -102,7 +102,7 @@ def _chosen(known: Known) -> Iterator[tuple[int, str, _Choice]]:
         for value in arguments:
             if isinstance(value, str | int) and not isinstance(value, bool):
                 found = choices.get(str(value), ())
-                yield from ((position, str(value), one) for one in found if one.source < position)
+                yield from ((position, str(value), choice) for choice in found if choice.source < position)
 
 
 def _said(
@@ -111,10 +111,10 @@ def _said(
     """Yield the ids of the only entry of a list that an agent's words name: it passes on this one."""
     words = words_in(text)
     found = [(value, one) for value, ones in choices.items() if value.casefold() in words for one in ones]
-    for value, one in found:
-        named = (entry for entry in one.listed.entries if entry.is_named_in(words, text.casefold()))
-        if one.source < position and all(entry is one.entry for entry in named):
-            yield position, value, one
+    for value, choice in found:
+        named = (entry for entry in choice.listed.entries if entry.is_named_in(words, text.casefold()))
+        if choice.source < position and all(entry is choice.entry for entry in named):
+            yield position, value, choice
 
 
 def _is_righted(known: Known, position: int, choice: _Choice, meant: str) -> bool:
@@ -122,9 +122,9 @@ def _is_righted(known: Known, position: int, choice: _Choice, meant: str) -> boo
     steps = known.reading.steps
     if steps[position].kind not in _SAYS:
         return False
-    right = (one for one in choice.listed.entries if str(one.fields.get(choice.key)) == meant)
+    right = (entry for entry in choice.listed.entries if str(entry.fields.get(choice.key)) == meant)
     later = [own_words(step)[:HEAD] for step in steps[position + 1 :] if step.kind in _SAYS]
-    return any(one.is_named_in(words_in(text), text.casefold()) for one in right for text in later)
+    return any(entry.is_named_in(words_in(text), text.casefold()) for entry in right for text in later)
 
 
 def _deed_led_to(known: Known, position: int, meant: str) -> int | None:
@@ -213,7 +213,7 @@ class _Asked:
 
     def _tells_from(self, choice: _Choice, other: Entry) -> bool:
         """Tell whether the entry that a call takes was asked for as well, and not as the other one."""
-        own = next((fields for one, fields in self._named_in(choice.listed) if one is choice.entry), ())
+        own = next((fields for entry, fields in self._named_in(choice.listed) if entry is choice.entry), ())
         return bool(_name_of(own, other, choice.key))
 
     def _named_in(self, listed: Listed) -> Sequence[tuple[Entry, Sequence[_Field]]]:
@@ -240,7 +240,7 @@ class _Asked:
         """Tell whether a value is a date, and was asked for."""
         days = dates_in(value) if self._dates else ()
         is_date = len(days) == 1 and days[0].literal == value.strip()
-        return is_date and any(agree(days[0], one) for one in self._dates)
+        return is_date and any(agree(days[0], date) for date in self._dates)
 
 
 def _is_free(entry: Entry, choice: _Choice) -> bool:
@@ -248,11 +248,11 @@ def _is_free(entry: Entry, choice: _Choice) -> bool:
     return entry is not choice.entry and False not in entry.fields.values()
 
 
-def _looks_like(choice: _Choice, meant: Entry, asked: Sequence[_Field]) -> bool:
+def _looks_like(choice: _Choice, meant: Entry, fields: Sequence[_Field]) -> bool:
     """Tell whether the entry that a call takes has a word that was asked for, or nearly the right id."""
     taken = frozenset().union(*(_parts(str(value)) for value in choice.entry.fields.values()))
-    words = frozenset().union(*(field.words for field in asked))
-    ids = (str(one.fields.get(choice.key, "")) for one in (choice.entry, meant))
+    words = frozenset().union(*(field.words for field in fields))
+    ids = (str(entry.fields.get(choice.key, "")) for entry in (choice.entry, meant))
     return any(len(word) >= _LEAST_NAME for word in words & taken) or one_slip(*ids)
 
 
@@ -281,5 +281,5 @@ def _clue(known: Known, position: int, choice: _Choice, value: str, right: str) 
     did = f"called {call.target or 'a tool'} with" if is_call else "chose"
     giver, shown = known.giver(choice.source), f"{choice.key} {value}"[:60]
     reason = f"{did} {shown}, where {giver} has {right[:80]} for what was asked"
-    said = Evidence(step=call.index, quote=quote)
-    return known.clue(known.origin_of(value, position), ClueKind.CHANGED, reason, said, sign="argument")
+    evidence = Evidence(step=call.index, quote=quote)
+    return known.clue(known.origin_of(value, position), ClueKind.CHANGED, reason, evidence, sign="argument")

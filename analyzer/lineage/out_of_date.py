@@ -44,7 +44,7 @@ def outdated_results(known: Known) -> Iterator[Clue]:
     today = _today(known)
     if not answer or today is None or known.admits_fault or denies(answer):
         return
-    stated = {one.value for one in figures(answer)}
+    stated = {figure.value for figure in figures(answer)}
     for step, text in known.results():
         row = _record(text)
         found = _old(row, today, answer)
@@ -134,7 +134,7 @@ _PERIODS: Final = (
 def other_periods(known: Known) -> Iterator[Clue]:
     """Yield the results for another season, quarter or week than was asked for, if the answer hides it."""
     answer = known.answer
-    stated = {one.value for one in figures(answer)}
+    stated = {figure.value for figure in figures(answer)}
     wanted = [(one, asked) for one in _PERIODS if len(asked := _periods(one, known.asked)) == 1]
     for pattern, asked in wanted if answer and wanted and not denies(answer) else ():
         texts = [
@@ -145,7 +145,7 @@ def other_periods(known: Known) -> Iterator[Clue]:
         if any(asked & found for _, _, found in texts):
             continue
         for step, text, found in texts:
-            used = {one.value for one in figures(text) if not one.is_label} & stated
+            used = {figure.value for figure in figures(text) if not figure.is_label} & stated
             if len(found) == 1 and used and not found & said:
                 yield _other(known, step, pattern, min(used))
                 break
@@ -172,7 +172,7 @@ def _other(known: Known, source: int, pattern: re.Pattern[str], value: float) ->
 
 def _numbers(row: Mapping[str, Any]) -> set[float]:
     texts = (str(value) for value in row.values() if isinstance(value, int | float | str))
-    return {one.value for text in texts for one in figures(text) if not one.is_small}
+    return {figure.value for text in texts for figure in figures(text) if not figure.is_small}
 
 
 def _today(known: Known) -> date | None:

@@ -84,7 +84,7 @@ class _Page:
 
     def is_part_of(self, read: Sequence[_Page]) -> bool:
         """Tell whether there are more entries than all pages that were read have."""
-        if self.total and sum(one.shown for one in read) >= self.total:
+        if self.total and sum(page.shown for page in read) >= self.total:
             return False
         if self.pages and not self.is_more:
             return len(read) < self.pages

@@ -85,7 +85,7 @@ class _Heard:
 
     def figures(self) -> list[Figure]:
         """Return the latest figures, in order, at most ``_MOST_HEARD``."""
-        unread = (one for text in self.texts for one in figures(text))
+        unread = (figure for text in self.texts for figure in figures(text))
         self._known = [*self._known, *unread][-_MOST_HEARD:]
         self.texts.clear()
         return self._known
@@ -123,18 +123,18 @@ def _slips(new: list[Figure], heard: list[Figure], said: set[float]) -> Iterator
             continue  # alike by chance
         readings = [*figure.as_read()]
         near = (
-            (each, one)
-            for each in readings
+            (reading, one)
+            for reading in readings
             for one in heard
-            if one.value not in said and _is_near(each, one, heard, said)
+            if one.value not in said and _is_near(reading, one, heard, said)
         )
         read, given = next(near, (figure, None))
         if given is None:
             continue
-        worked = list(dict.fromkeys(each for one in heard for each in one.readings if each))
+        worked = list(dict.fromkeys(reading for one in heard for reading in one.readings if reading))
         results = plain_results(worked[-_MOST_WORKED:])
         known = (*(each.value for each in heard), *results)
-        if not any(each.is_about(value) for each in readings for value in known):
+        if not any(reading.is_about(value) for reading in readings for value in known):
             yield read, given
 
 
@@ -159,5 +159,8 @@ def _is_slip(figure: Figure, one: Figure) -> bool:
 def _clue(known: Known, position: int, figure: Figure, given: Figure) -> Clue:
     step = known.reading.steps[position].index
     quote = excerpt(known.reading.outputs[position], figure.start, figure.end, before=50, after=50)
-    reason, said = f"gave {figure.shown}, where it had heard {given.shown}", Evidence(step=step, quote=quote)
-    return known.clue(position, ClueKind.CHANGED, reason, said, value=figure.value, sign="figure")
+    reason, evidence = (
+        f"gave {figure.shown}, where it had heard {given.shown}",
+        Evidence(step=step, quote=quote),
+    )
+    return known.clue(position, ClueKind.CHANGED, reason, evidence, value=figure.value, sign="figure")

@@ -136,8 +136,8 @@ def _crossed(known: Known, source: int, listed: _Rows, columns: Sequence[_Column
             hits = _hits(line, stated) if len(line) <= _LONGEST_LINE else []
             for row, other in _pairs(listed, hits):
                 if _is_odd(known, source, position, hits, (row, other)):
-                    given = next(one for one in hits if one.row == other)
-                    named = next(one for one in hits if one.row == row)
+                    given = next(hit for hit in hits if hit.row == other)
+                    named = next(hit for hit in hits if hit.row == row)
                     right = listed[row][given.key]
                     if _is_extreme(listed, given) or _is_righted(known, position, named.shown, str(right)):
                         continue
@@ -154,7 +154,7 @@ def _is_extreme(listed: _Rows, hit: _Hit) -> bool:
 
 def _is_righted(known: Known, position: int, name: str, right: str) -> bool:
     """Tell whether a later line gives the row that is named its own value."""
-    later = (own_words(one)[:HEAD] for one in known.reading.steps[position + 1 :] if one.kind in _SAYS)
+    later = (own_words(step)[:HEAD] for step in known.reading.steps[position + 1 :] if step.kind in _SAYS)
     lines = (line for text in later for line in _SENTENCE_END.split(text)[:_MOST_LINES])
     return any(
         stands_in(name.casefold(), small) and stands_in(right, small) for small in map(str.casefold, lines)
@@ -165,9 +165,9 @@ def _is_odd(known: Known, source: int, position: int, hits: Sequence[_Hit], pair
     """Tell whether somebody asked for the row that is named, and the values stand nowhere else."""
     row, other = pair
     asked = asked_before(known, position).casefold()
-    names = [one.shown.casefold() for one in hits if one.row == row and not one.is_number]
-    theirs = [one for one in hits if one.row == other]
-    return any(stands_in(one, asked) for one in names) and not any(
+    names = [hit.shown.casefold() for hit in hits if hit.row == row and not hit.is_number]
+    theirs = [hit for hit in hits if hit.row == other]
+    return any(stands_in(name, asked) for name in names) and not any(
         stands_in(one.value, asked) or _is_elsewhere(known, one, source) for one in theirs
     )
 
@@ -187,12 +187,12 @@ def _occurs(hit: _Hit, text: str) -> int:
 
 
 def _values(text: str) -> frozenset[float]:
-    return frozenset(value for one in figures(text) if not one.is_small for value in one.readings)
+    return frozenset(value for figure in figures(text) if not figure.is_small for value in figure.readings)
 
 
 def _hits(line: str, columns: Sequence[_Column]) -> list[_Hit]:
     small = line.casefold()
-    stated = {value: one for one in figures(line) if not one.is_small for value in one.readings}
+    stated = {value: figure for figure in figures(line) if not figure.is_small for value in figure.readings}
     found = [
         _Hit(
             row=row,
@@ -214,11 +214,11 @@ def _hits(line: str, columns: Sequence[_Column]) -> list[_Hit]:
 
 
 def _pairs(listed: _Rows, hits: Sequence[_Hit]) -> Iterator[tuple[int, int]]:
-    rows = {one.row for one in hits}
+    rows = {hit.row for hit in hits}
     if len(rows) != 2:
         return
     for row, other in (tuple(rows), tuple(rows)[::-1]):
-        ours, theirs = ([one for one in hits if one.row == each] for each in (row, other))
+        ours, theirs = ([hit for hit in hits if hit.row == each] for each in (row, other))
         keys = {one.key for one in ours}
         if any(one.key in keys for one in theirs) or all(one.is_number for one in ours):
             continue

@@ -51,7 +51,7 @@ def wrongly_selected(known: Known) -> Iterator[Clue]:
     words, small = words_in(answer), answer.casefold()
     for source, text in known.results() if answer else ():
         for listed in lists_in(text):
-            told = [one for one in listed.entries if one.is_named_in(words, small)]
+            told = [entry for entry in listed.entries if entry.is_named_in(words, small)]
             if not _LEAST <= len(told) < len(listed.entries):
                 continue
             conditions = list(_conditions(known, listed, told, source))
@@ -64,7 +64,7 @@ def wrongly_selected(known: Known) -> Iterator[Clue]:
 def _conditions(known: Known, listed: Listed, told: Sequence[Entry], source: int) -> Iterator[_Condition]:
     asked = ""
     for key in listed.entries[0].fields:
-        values = Counter(one.fields.get(key) for one in listed.entries)
+        values = Counter(entry.fields.get(key) for entry in listed.entries)
         if not 1 < len(values) <= min(_MOST_VALUES, len(listed.entries) // 2) or None in values:
             continue
         value, often = Counter(one.fields[key] for one in told).most_common(1)[0]
@@ -100,8 +100,8 @@ def _odd(known: Known, told: Sequence[Entry], conditions: Sequence[_Condition], 
 
 def _is_looked_into(known: Known, entry: Entry, others: Sequence[Entry]) -> bool:
     """Tell whether a look-up was about an entry and none of the others: it may have shown why to take it."""
-    calls = (one for one in known.reading.steps if one.kind is StepKind.TOOL and looks_up(call_name(one)))
-    given = [{str(value) for value in mapping(one.input[:HEAD]).values()} for one in calls]
+    calls = (step for step in known.reading.steps if step.kind is StepKind.TOOL and looks_up(call_name(step)))
+    given = [{str(value) for value in mapping(call.input[:HEAD]).values()} for call in calls]
     used = {str(value) for each in others for value in each.fields.values()}
     own = {str(value) for value in entry.fields.values()} - used
     return any(own & each and not used & each for each in given)
@@ -118,7 +118,7 @@ def _names_all(text: str, told: Sequence[Entry]) -> bool:
 def _lost(
     known: Known, listed: Listed, told: Sequence[Entry], conditions: Sequence[_Condition], source: int
 ) -> Clue | None:
-    meeting = [one for one in listed.entries if all(each.is_met(one) for each in conditions)]
+    meeting = [entry for entry in listed.entries if all(condition.is_met(entry) for condition in conditions)]
     left = [one for one in meeting if all(one is not each for each in told)]
     if not conditions or not 0 < len(left) <= len(told) or _is_apart(left[0], told):
         return None
@@ -148,7 +148,7 @@ def _speaks_of_any(known: Known, listed: Listed, left: Sequence[Entry], source: 
 def _shown(entry: Entry) -> str:
     """Return the first name of an entry, as the list has it."""
     texts = (str(value) for value in entry.fields.values())
-    return next((one for one in texts if one.casefold().strip() in entry.names), entry.names[0])
+    return next((text for text in texts if text.casefold().strip() in entry.names), entry.names[0])
 
 
 def _is_apart(one: Entry, told: Sequence[Entry]) -> bool:

@@ -186,7 +186,7 @@ def _looks(known: Known) -> Iterator[Sequence[_Look]]:
         step = known.reading.steps[source.step] if source.is_result and source.step is not None else None
         if step is None or source.step is None or step.kind is not StepKind.TOOL:
             continue
-        has_values = any(not one.is_small for one in source.figures)
+        has_values = any(not figure.is_small for figure in source.figures)
         if has_values and known.reading.faults[source.step] is Fault.NONE:
             found[step.target or ""].append((source.step, source))
     for calls in found.values():
@@ -199,7 +199,7 @@ def _look(call: Step, position: int, source: Source) -> _Look:
         position=position,
         arguments=mapping(call.input[:HEAD]),
         names=_names(call.input),
-        values=frozenset(one.value for one in source.figures if not one.is_small),
+        values=frozenset(figure.value for figure in source.figures if not figure.is_small),
         result=source.text,
     )
 
@@ -217,7 +217,7 @@ def _names(text: str) -> frozenset[str]:
 def _has_other_source(known: Known, other: _Look, taken: frozenset[float]) -> bool:
     """Tell whether another text from outside gives one of the figures as well."""
     return any(
-        not taken.isdisjoint(one.value for one in source.figures)
+        not taken.isdisjoint(figure.value for figure in source.figures)
         for source in known.sources
         if source.step != other.position
     )
@@ -225,12 +225,12 @@ def _has_other_source(known: Known, other: _Look, taken: frozenset[float]) -> bo
 
 def _clue(known: Known, right: _Look, other: _Look, names: tuple[str, str], value: float) -> Clue:
     def says_it(text: str) -> bool:
-        said = {one.value for one in figures(text)}
+        said = {figure.value for figure in figures(text)}
         return value in said and said.isdisjoint(right.values - other.values)
 
     position = known.first_said(says_it, after=other.position)
     name, instead = (_as_written(one, known) for one in names)
-    literal = next((one.literal for one in figures(other.result) if one.value == value), "")
+    literal = next((figure.literal for figure in figures(other.result) if figure.value == value), "")
     quotes = (known.quote(other.position, literal), known.quote(position, literal))
     reason = f"answered for {name} with what {known.giver(other.position)} returned for {instead}"
     return known.clue(position, ClueKind.CHANGED, reason, *quotes, value=value)
@@ -239,5 +239,5 @@ def _clue(known: Known, right: _Look, other: _Look, names: tuple[str, str], valu
 def _as_written(name: str, known: Known) -> str:
     """Return a name with the capitals that the calls have."""
     inputs = (step.input for step in known.reading.steps if step.kind is StepKind.TOOL)
-    found = (re.search(re.escape(name), text, re.IGNORECASE) for text in inputs)
-    return next((one[0] for one in found if one is not None), name)
+    matches = (re.search(re.escape(name), text, re.IGNORECASE) for text in inputs)
+    return next((one[0] for one in matches if one is not None), name)

@@ -82,7 +82,7 @@ class _Instead:
 
 def _slipped(reading: Reading, held: Judged, claim: Figure) -> _Instead | None:
     """Return the figure that an answer gives with a slip, in any of its readings."""
-    found = (_slipped_as(reading, held, one) for one in claim.as_read())
+    found = (_slipped_as(reading, held, figure) for figure in claim.as_read())
     return next((one for one in found if one is not None), None)
 
 
@@ -90,9 +90,9 @@ def _slipped_as(reading: Reading, held: Judged, claim: Figure) -> _Instead | Non
     """Return the figure that an answer gives with a slip: a returned, a converted or a computed one."""
     returned = _returned_nearly(held, claim) or _of_the_noun_asked_for(reading, held, claim)
     if returned is not None:
-        step, one = returned
-        text = f"{reading.steps[step].target or 'the tool'} returned {one.shown}"
-        return _Instead(text=text, quote=(step, one.literal))
+        step, figure = returned
+        text = f"{reading.steps[step].target or 'the tool'} returned {figure.shown}"
+        return _Instead(text=text, quote=(step, figure.literal))
     found = _computed_nearly(reading, held, claim) or _added_up_nearly(reading, held, claim)
     return _Instead(text=found) if found else None
 
@@ -103,10 +103,10 @@ def _returned_nearly(held: Judged, claim: Figure) -> tuple[int, Figure] | None:
     A figure that differs in one digit is also what adding a round amount gives, so a known amount of which
     the difference is a small multiple excuses it.
     """
-    stated = {one.value for one in held.claims}
+    stated = {figure.value for figure in held.claims}
     unlike = [each for each in held.world.results if each[1].value not in stated and _may_be(claim, each[1])]
-    many = len({one.value for _, one in unlike})
-    is_only = len({one.value for _, one in held.world.results}) == 1
+    many = len({figure.value for _, figure in unlike})
+    is_only = len({figure.value for _, figure in held.world.results}) == 1
     near = [
         each
         for each in unlike
@@ -126,23 +126,23 @@ def _of_the_noun_asked_for(reading: Reading, held: Judged, claim: Figure) -> tup
     if not is_noun or claim.unit not in words_of(reading.trajectory.task[:HEAD]):
         return None
     same = [each for each in held.world.results if claim.unit in {each[1].unit, *each[1].words}]
-    is_one = len({one.value for _, one in same}) == 1
-    return same[0] if is_one and same[0][1].value not in {one.value for one in held.claims} else None
+    is_one = len({figure.value for _, figure in same}) == 1
+    return same[0] if is_one and same[0][1].value not in {figure.value for figure in held.claims} else None
 
 
-def _may_be(claim: Figure, one: Figure) -> bool:
-    return one.unit == claim.unit or not (one.unit and claim.unit)
+def _may_be(claim: Figure, figure: Figure) -> bool:
+    return figure.unit == claim.unit or not (figure.unit and claim.unit)
 
 
 def _computed_nearly(reading: Reading, held: Judged, claim: Figure) -> str:
     """Return the sum, difference or product of figures beside one that has its digits in another order."""
     beside = figures(reading.outputs[_introduced(reading, claim)])
-    lone = {one.value for one in held.lone}
+    lone = {figure.value for figure in held.lone}
     known = [one for one in (*beside, *figures(reading.trajectory.task[:HEAD])) if one.value not in lone]
-    operands = list({one.value: one for one in known if not one.is_label}.values())[:MOST_PLAIN]
-    found = [each for one, other in permutations(operands, 2) for each in _operations(one, other)]
+    operands = list({figure.value: figure for figure in known if not figure.is_label}.values())[:MOST_PLAIN]
+    found = [operation for one, other in permutations(operands, 2) for operation in _operations(one, other)]
     many = len({value for value, _ in found})
-    stated = {one.value for one in held.claims}
+    stated = {figure.value for figure in held.claims}
     near = (
         text
         for value, text in found
@@ -215,9 +215,9 @@ def _is_exchanged(claim: Figure, value: float) -> bool:
     return sorted(digits) == sorted(claim.digits) and differing == _EXCHANGED
 
 
-def _is_same_quantity(claim: Figure, one: Figure) -> bool:
+def _is_same_quantity(claim: Figure, figure: Figure) -> bool:
     """Tell whether two figures share their unit or a word beside them: others are alike by chance."""
-    return claim.unit == one.unit != "" or not claim.words.isdisjoint(one.words)
+    return claim.unit == figure.unit != "" or not claim.words.isdisjoint(figure.words)
 
 
 def _is_step_apart(world: World, difference: float) -> bool:
@@ -243,7 +243,7 @@ def _clue(reading: Reading, claim: Figure, instead: _Instead) -> Clue:
         step=reading.steps[position].index,
         kind=ClueKind.WRONG_FIGURE,
         reason=f"gave {claim.shown}; {instead.text}",
-        evidence=tuple(one for one in quoted if one.quote),
+        evidence=tuple(evidence for evidence in quoted if evidence.quote),
         value=claim.value,
         is_miscalculated=instead.is_product,
         signs={"product": float(instead.is_product)},

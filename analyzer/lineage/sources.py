@@ -54,7 +54,7 @@ def sources(reading: Reading) -> tuple[Source, ...]:
 
 def results(reading: Reading) -> Iterator[str]:
     """Yield the texts of those sources that tools returned."""
-    return (one.text for one in sources(reading) if one.is_result)
+    return (source.text for source in sources(reading) if source.is_result)
 
 
 def _distinct_texts(reading: Reading) -> Iterator[tuple[int | None, str, bool]]:

@@ -81,7 +81,7 @@ def replaced_versions(known: Known) -> Iterator[Clue]:
         return
     if _REPLACED.search(answer) or _REPLACED.search(known.asked):
         return
-    literals = {one.value: one.literal for one in figures(_affirmed(answer)) if not one.is_label}
+    literals = {figure.value: figure.literal for figure in figures(_affirmed(answer)) if not figure.is_label}
     givers = _givers(pieces, literals.keys() - _values(known.asked))
     if not givers:
         return
@@ -113,7 +113,7 @@ def _givers(pieces: Sequence[_Piece], wanted: Collection[float]) -> dict[float, 
 
 def _calls(known: Known, pieces: Sequence[_Piece]) -> Iterator[tuple[int, str]]:
     """Yield the places of results that calls asked for, and what these calls were given."""
-    for place in dict.fromkeys(one.position for one in pieces):
+    for place in dict.fromkeys(piece.position for piece in pieces):
         step = known.reading.steps[place]
         if step.kind is StepKind.TOOL:
             yield place, step.input
@@ -127,7 +127,7 @@ def _own_names(piece: _Piece, pieces: Sequence[_Piece]) -> frozenset[str]:
 
 def _lists(piece: _Piece, givers: Iterable[Sequence[_Piece]]) -> bool:
     """Tell whether the answer has figures of other records of the list: these are things, not versions."""
-    return any(all(one.position == piece.position and not one.mark for one in given) for given in givers)
+    return any(all(one.position == piece.position and not one.mark for one in pieces) for pieces in givers)
 
 
 def _affirmed(answer: str) -> str:
@@ -140,7 +140,7 @@ def _pieces(position: int, text: str) -> Iterator[_Piece]:
     document = document_in(text)
     rows = _rows(document)
     if len(rows) > 1:
-        yield from (_piece(position, one) for one in rows[:_MOST_PIECES])
+        yield from (_piece(position, row) for row in rows[:_MOST_PIECES])
     elif isinstance(document, dict):
         yield _piece(position, document)
     else:
@@ -179,7 +179,7 @@ def _piece(position: int, row: dict[str, Any]) -> _Piece:
 
 
 def _values(text: str) -> set[float]:
-    return {value for one in figures(text) for value in one.readings}
+    return {value for figure in figures(text) for value in figure.readings}
 
 
 def _clue(known: Known, piece: _Piece, literal: str) -> Clue:

@@ -160,7 +160,7 @@ def _ids_in_deeds(known: Known) -> Iterator[tuple[int, str]]:
         is_done = step.kind is StepKind.TOOL and known.reading.faults[position] is Fault.NONE
         if is_done and not looks_up(call_name(step)):
             values = mapping(step.input[:HEAD]).values()
-            yield from ((position, one) for one in values if isinstance(one, str) and _is_id(one))
+            yield from ((position, value) for value in values if isinstance(value, str) and _is_id(value))
 
 
 def _is_told(name: str, heard: str) -> bool:
@@ -242,14 +242,14 @@ def _taken_back(task: str, text: str, languages: tuple[str, ...]) -> Iterator[tu
     """Yield the names of a task that a later message denies, each with the only one that it gives instead."""
     names = [one for one in _SPECIAL.finditer(text) if _starts_no_sentence(text, one)]
     denied = [
-        one[0]
+        name[0]
         for clause in _CLAUSE_PART.finditer(text)
         for no in phrases("no", languages).finditer(clause[0])
-        for one in names
-        if clause.start() + no.end() <= one.start() < clause.end() and one[0] in task
-        if len(text[clause.start() + no.end() : one.start()].split()) < _NEAR
+        for name in names
+        if clause.start() + no.end() <= name.start() < clause.end() and name[0] in task
+        if len(text[clause.start() + no.end() : name.start()].split()) < _NEAR
     ]
-    others = list(dict.fromkeys(one[0] for one in names if one[0] not in task and one[0] not in denied))
+    others = list(dict.fromkeys(name[0] for name in names if name[0] not in task and name[0] not in denied))
     for old in dict.fromkeys(denied):
         alike = [one for one in others if _form_of(one) == _form_of(old)]
         if len(alike) == 1 and _is_replaced(text, old, alike[0]):
@@ -296,7 +296,7 @@ class _Ban:
     def is_on(self, thing: Sequence[str]) -> bool:
         """Tell whether no word of a tool's name is that of something which only another sentence names."""
         stems = [one[:VERB_LETTERS] for one in thing if len(one) >= VERB_LETTERS]
-        return not any(one in self.others and one not in self.sentence for one in stems)
+        return not any(stem in self.others and stem not in self.sentence for stem in stems)
 
 
 def _ruled_out(task: str, languages: tuple[str, ...]) -> Iterator[_Ban]:
@@ -319,7 +319,7 @@ def _ruled_out(task: str, languages: tuple[str, ...]) -> Iterator[_Ban]:
             if words and len(words) <= _NEAR and task.casefold().count(words[0][:VERB_LETTERS]) == 1:
                 yield _Ban(
                     verb=words[0],
-                    things=frozenset(one[:VERB_LETTERS] for one in words[1:]),
+                    things=frozenset(word[:VERB_LETTERS] for word in words[1:]),
                     words=clause[denials[0].start() :].strip(),
                     sentence=sentence.casefold(),
                     others=f"{task[: found.start()]} {task[found.end() :]}".casefold(),
@@ -340,7 +340,7 @@ def _forbids(word: str, verb: str) -> bool:
         return True
     stem, ending = (verb[:-2], verb[-2:]) if verb.endswith(("ar", "er", "ir")) else (verb, "ar")
     forms = ("e", "es", "en", "ar") if ending == "ar" else ("a", "as", "an")
-    return word in {f"{stem}{one}" for one in forms}
+    return word in {f"{stem}{form}" for form in forms}
 
 
 def _barred_deed(known: Known, position: int, words: str) -> Clue:
@@ -443,7 +443,7 @@ def _shares_id(known: Known, given: str, used: str) -> bool:
 
 
 def _alike(names: frozenset[str], used: str) -> int:
-    return sum(_shape(one) == _shape(used) for one in names)
+    return sum(_shape(name) == _shape(used) for name in names)
 
 
 def _clue(known: Known, deed: int, used: str, words: str, since: int = 0) -> Clue:

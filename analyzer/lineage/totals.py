@@ -52,22 +52,22 @@ class _Block:
     @property
     def sum(self) -> float:
         """What the parts add up to."""
-        return float(f"{sum(one.value for one in self.parts):.12g}")
+        return float(f"{sum(part.value for part in self.parts):.12g}")
 
     def is_wrong(self) -> bool:
         """Tell whether the total is a slip of the sum, and not a rounded one."""
-        within = 0.51 * max(one.step for one in self.parts) * len(self.parts)
+        within = 0.51 * max(part.step for part in self.parts) * len(self.parts)
         off = self.sum - self.total.value
         if abs(off) <= within or self.total.is_about(self.sum / len(self.parts)):
             return False
-        if any(abs(off - 2 * one.value) <= within for one in self.parts):
+        if any(abs(off - 2 * part.value) <= within for part in self.parts):
             return False  # a discount is a part to subtract
         return alike_by_chance(self.total, self.sum) <= BY_CHANCE
 
 
 def wrong_totals(known: Known) -> Iterator[Clue]:
     """Yield the totals that are a slip of what the lines above them add up to, and that the answer gives."""
-    answered = {one.value for one in figures(known.answer)}
+    answered = {figure.value for figure in figures(known.answer)}
     said = (text for text in _said(known) if answered and any(one.value in answered for one in figures(text)))
     for text in dict.fromkeys([known.answer, *said]) if answered else ():
         for block in (*_blocks(text, text.splitlines()), *_clauses(text)):
@@ -92,7 +92,7 @@ def _clauses(text: str) -> Iterator[_Block]:
     """Yield the total at the end of a line whose clauses before it have a figure each, all after a colon."""
     for line in text.splitlines()[:_MOST] if text.count(":") > _LEAST or "：" in text else ():  # noqa: RUF001 - as above
         clauses = [one for one in _CLAUSE_END.split(line) if one.strip()]
-        if len(clauses) > _LEAST and all(_NAMED.search(one) for one in clauses):
+        if len(clauses) > _LEAST and all(_NAMED.search(clause) for clause in clauses):
             yield from _blocks(text, clauses)
 
 
@@ -145,7 +145,7 @@ class _Numbers:
             parts += [
                 each[part] for each in (ordered, self.values) for part in (slice(count), slice(-count, None))
             ]
-        yield from (statistics.fmean(one) for one in parts if one)
+        yield from (statistics.fmean(part) for part in parts if part)
         yield from self._means_by_rows()
 
     def _means_by_rows(self) -> Iterator[float]:
@@ -175,7 +175,7 @@ def wrong_aggregates(known: Known) -> Iterator[Clue]:
     for position, step in enumerate(known.reading.steps if columns else ()):
         words = prose_of(own_words(step)[:HEAD]) if step.kind is not StepKind.TOOL else ""
         for figure in figures(words):
-            known_columns = [one for one in columns if one.source < position]
+            known_columns = [column for column in columns if column.source < position]
             found = _aggregate(known, position, words, figure, known_columns) if known_columns else ""
             if found:
                 reason, quote = f"gave {figure.shown}, where {found}", known.quote(position, figure.literal)
@@ -195,9 +195,9 @@ def _aggregate(known: Known, position: int, words: str, figure: Figure, columns:
     """Return what the column has in place of a figure; empty if the figure is right, or something else."""
     if figure.is_small or figure.is_label or known.is_number_read(figure.value, position):
         return ""
-    for one in columns:
-        if len(one.currencies) > 1 and figure.unit in CURRENCY_CODES and figure.is_about(one.sum):
-            return f"the amounts are in {' and '.join(sorted(map(str.upper, one.currencies)))}"
+    for column in columns:
+        if len(column.currencies) > 1 and figure.unit in CURRENCY_CODES and figure.is_about(column.sum):
+            return f"the amounts are in {' and '.join(sorted(map(str.upper, column.currencies)))}"
     found = (_counted(known, words, each, columns) for each in figure.as_read())
     return next(filter(None, found), "")
 
@@ -228,7 +228,7 @@ def _counted(known: Known, words: str, figure: Figure, columns: Sequence[_Number
 
 def _ends_with(before: str, kind: str) -> bool:
     """Tell whether the words before a figure, after the one before it, say that it is a total or a mean."""
-    words = before[max((one.end for one in figures(before)), default=0) :]
+    words = before[max((figure.end for figure in figures(before)), default=0) :]
     return phrases(kind, languages_in(before)).search(words) is not None
 
 
@@ -249,7 +249,7 @@ def _numbers(known: Known) -> Iterator[_Numbers]:
                     yield _Numbers(
                         source=source,
                         key=key,
-                        values=tuple(one for one in values if one is not None),
+                        values=tuple(value for value in values if value is not None),
                         currencies=CURRENCY_CODES & {*texts},
                         rows=rows,
                     )
@@ -283,9 +283,9 @@ def _blocks(text: str, parts: Sequence[str]) -> Iterator[_Block]:
 
 def _block(own: Sequence[Figure], above: Sequence[Sequence[Figure]]) -> Iterator[_Block]:
     parts = tuple(row[-1] for row in above)
-    if len(own) == 1 and len(parts) >= _LEAST and {one.unit for one in parts} <= {own[0].unit, ""}:
+    if len(own) == 1 and len(parts) >= _LEAST and {part.unit for part in parts} <= {own[0].unit, ""}:
         yield _Block(total=own[0], parts=parts)
 
 
 def _amounts(line: str) -> Sequence[Figure]:
-    return [one for one in figures(line) if not one.is_label and one.unit != "%"]
+    return [figure for figure in figures(line) if not figure.is_label and figure.unit != "%"]

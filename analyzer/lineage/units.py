@@ -123,15 +123,15 @@ def changed_units(known: Known) -> Iterator[Clue]:
         if found and not any((one.figure.value, one.unit) in stated for one in found):
             rates = _rates(known, position, figure)
             broken = frozenset(rate for rate in rates if not rate.is_integer())
-            times = [(each, rates) for one in found for each in _times(figure, one)]
-            times += [(each, broken) for one in given for each in _times(figure, one)]
+            times = [(time, rates) for one in found for time in _times(figure, one)]
+            times += [(time, broken) for one in given for time in _times(figure, one)]
             if not any(math.isclose(each, rate) for each, among in times for rate in among):
                 yield _clue(known, position, figure, found[0])
 
 
 def _misconverted_at_once(known: Known) -> Iterator[Clue]:
     """Yield the figures right after the same digits in another unit: 45,510 kg, or 4.551 t."""
-    answered = {digits for one in figures(known.answer) if len(digits := one.digits) >= _LEAST_SAME}
+    answered = {digits for figure in figures(known.answer) if len(digits := figure.digits) >= _LEAST_SAME}
     for position, step in enumerate(known.reading.steps if answered else ()):
         said = figures(prose_of(known.reading.outputs[position])) if step.kind is not StepKind.TOOL else ()
         for one, other in pairwise(said):
@@ -150,7 +150,7 @@ def _misconverted_in_deeds(known: Known) -> Iterator[Clue]:
     deeds = (
         step for step in known.reading.steps if step.kind is StepKind.TOOL and not looks_up(call_name(step))
     )
-    has_units = any(one.figure.unit for step in deeds for one in amounts_in(step.input[:HEAD]))
+    has_units = any(amount.figure.unit for step in deeds for amount in amounts_in(step.input[:HEAD]))
     for position, step in enumerate(known.reading.steps if has_units else ()):
         if step.kind is not StepKind.TOOL:
             continue
@@ -158,14 +158,14 @@ def _misconverted_in_deeds(known: Known) -> Iterator[Clue]:
             same = [each for each in returned if each[1].figure.value == one.figure.value]
             if (
                 same
-                and all(_is_in_other_unit(one, each) for _, each in same)
+                and all(_is_in_other_unit(one, amount) for _, amount in same)
                 and not _is_spoken(known, one, position)
-                and not _is_named(known, frozenset(each.figure.unit for _, each in same))
+                and not _is_named(known, frozenset(amount.figure.unit for _, amount in same))
             ):
                 origin = known.origin_of(one.figure.literal, position)
                 yield _deed_clue(known, position, origin, one.figure, same[-1])
-        amounts = (one for one in amounts_in(step.output[:HEAD]) if one.figure.unit)
-        returned += [(position, one) for one in amounts if len(one.figure.digits) >= _LEAST_DIGITS]
+        amounts = (amount for amount in amounts_in(step.output[:HEAD]) if amount.figure.unit)
+        returned += [(position, amount) for amount in amounts if len(amount.figure.digits) >= _LEAST_DIGITS]
 
 
 def _is_in_other_unit(one: Amount, other: Amount) -> bool:
@@ -180,10 +180,10 @@ def _is_named(known: Known, units: frozenset[str]) -> bool:
     return any(unit_of(word) in units for word in words_in(known.asked))
 
 
-def _is_spoken(known: Known, one: Amount, before: int) -> bool:
+def _is_spoken(known: Known, amount: Amount, before: int) -> bool:
     """Tell whether somebody gave an amount in its unit before a call."""
-    said = (each for each in _spoken(known, before) if each.value == one.figure.value)
-    return any(each.has_unit_of(one.figure) for each in said)
+    said = (figure for figure in _spoken(known, before) if figure.value == amount.figure.value)
+    return any(figure.has_unit_of(amount.figure) for figure in said)
 
 
 def _is_other_unit(unit: str, given: str) -> bool:
@@ -194,15 +194,15 @@ def _is_other_unit(unit: str, given: str) -> bool:
 
 def _spoken(known: Known, before: int) -> Iterator[Figure]:
     """Yield the figures of people and of instructions, and those that agents said before a call."""
-    yield from (each for one in known.sources if not one.is_result for each in one.figures)
+    yield from (figure for source in known.sources if not source.is_result for figure in source.figures)
     yield from figures(known.instructions)
     steps = known.reading.steps[:before]
     yield from (one for step in steps if step.kind is not StepKind.TOOL for one in figures(own_words(step)))
 
 
 def _deed_clue(known: Known, deed: int, origin: int, figure: Figure, given: tuple[int, Amount]) -> Clue:
-    call, (step, one) = known.reading.steps[deed], given
-    returned = f"{known.giver(step)} returned {one.figure.literal} {one.figure.unit}"
+    call, (step, amount) = known.reading.steps[deed], given
+    returned = f"{known.giver(step)} returned {amount.figure.literal} {amount.figure.unit}"
     reason = f"called {call.target or 'a tool'} with {figure.literal} {figure.unit.upper()}, where {returned}"
     quote = Evidence(step=call.index, quote=around(call.input, figure.literal, reach=40))
     return known.clue(origin, ClueKind.CHANGED, reason, quote, value=figure.value, sign="argument")
@@ -250,7 +250,7 @@ def _heard(known: Known, position: int, given: Iterable[_Returned]) -> Iterator[
 def _said(known: Known) -> Iterator[tuple[int, Figure]]:
     for position, step in enumerate(known.reading.steps):
         if step.kind is not StepKind.TOOL:
-            yield from ((position, one) for one in figures(prose_of(known.reading.outputs[position])))
+            yield from ((position, figure) for figure in figures(prose_of(known.reading.outputs[position])))
 
 
 def _misconverted(figure: Figure, given: Sequence[_Returned]) -> Sequence[_Returned]:
@@ -337,22 +337,22 @@ def _written(known: Known) -> Mapping[tuple[float, str], int]:
     for place, step in enumerate(known.reading.steps):
         if step.kind is StepKind.TOOL:
             text = step.input[:HEAD]
-            beside = ((one, unit) for literal, unit in _beside_units(text) for one in figures(literal))
-            for one, unit in (*((one, one.unit) for one in figures(text)), *beside):
+            beside = ((figure, unit) for literal, unit in _beside_units(text) for figure in figures(literal))
+            for one, unit in (*((figure, figure.unit) for figure in figures(text)), *beside):
                 found.setdefault((one.value, unit), place)
     return found
 
 
 def _all_returned(known: Known) -> Iterator[_Returned]:
     for step, found in known.figures():
-        for one in found:
-            is_bytes = not one.unit and one.value >= _BYTES and one.value.is_integer()
-            if one.unit or is_bytes:
-                yield _Returned(unit=one.unit or "b", figure=one, step=step)
+        for figure in found:
+            is_bytes = not figure.unit and figure.value >= _BYTES and figure.value.is_integer()
+            if figure.unit or is_bytes:
+                yield _Returned(unit=figure.unit or "b", figure=figure, step=step)
     for step, text in known.results():
         for literal, unit in _beside_units(text):
-            for one in figures(literal):
-                yield _Returned(unit=unit, figure=one, step=step)
+            for figure in figures(literal):
+                yield _Returned(unit=unit, figure=figure, step=step)
 
 
 def _totals(returned: Sequence[_Returned]) -> Iterator[_Returned]:
@@ -414,5 +414,5 @@ def _clue(known: Known, position: int, figure: Figure, given: _Returned) -> Clue
     step = known.reading.steps[position].index
     giver = f"{known.giver(given.step)} returned" if given.step != position else "it had just given"
     reason = f"gave {figure.shown}, where {giver} {given.figure.literal} {given.unit}"
-    said = Evidence(step=step, quote=quote)
-    return known.clue(position, ClueKind.CHANGED, reason, said, value=figure.value, sign="unit")
+    evidence = Evidence(step=step, quote=quote)
+    return known.clue(position, ClueKind.CHANGED, reason, evidence, value=figure.value, sign="unit")

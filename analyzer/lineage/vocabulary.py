@@ -92,8 +92,8 @@ def phrases(kind: str, languages: tuple[str, ...]) -> re.Pattern[str]:
 
 def phrase_at_end(text: str, kind: str, languages: tuple[str, ...]) -> re.Match[str] | None:
     """Return the phrase of a kind with which a text ends; ``None`` if it ends otherwise."""
-    found = phrases(kind, languages).finditer(text)
-    return next((one for one in found if one.end() == len(text)), None)
+    matches = phrases(kind, languages).finditer(text)
+    return next((one for one in matches if one.end() == len(text)), None)
 
 
 def denies(text: str) -> bool:

@@ -64,7 +64,7 @@ def _patterns(languages: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[s
     """Return patterns of a day's name right before a date, before another name, and right after a date."""
     names = alternatives(weekdays(languages))
     patterns = (rf"({names})({_BEFORE})", rf"(?:{names})\.?\s?\S{{0,4}}\Z", rf"{_AFTER}({names}){_END}")
-    before, in_row, after = (re.compile(each, re.IGNORECASE) for each in patterns)
+    before, in_row, after = (re.compile(pattern, re.IGNORECASE) for pattern in patterns)
     return before, in_row, after
 
 

@@ -47,7 +47,7 @@ def _is_history(records: Records) -> bool:
             one["role"] in _ROLES and (text_at(one, "name") or "tool_calls" in one or "tool_responses" in one)
             for one in records
         )
-        and any(text_at(one, "name") and one["role"] in _SPEAKING for one in records)
+        and any(text_at(record, "name") and record["role"] in _SPEAKING for record in records)
     )
 
 

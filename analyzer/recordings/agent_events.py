@@ -45,7 +45,7 @@ def _ag_ui(entries: Records) -> Iterator[Message]:
     names = {
         json_text(one.get("toolCallId")): one["toolCallName"] for one in entries if "toolCallName" in one
     }
-    snapshots = [one for one in entries if one["type"] == "MESSAGES_SNAPSHOT"]
+    snapshots = [entry for entry in entries if entry["type"] == "MESSAGES_SNAPSHOT"]
     asked = objects(object_at(entries[0], "input").get("messages"))
     for each in asked or (objects(snapshots[0].get("messages")) if snapshots else ()):
         if each.get("role") == "user":
@@ -71,17 +71,17 @@ _AG_UI_CHUNKS: Final = {"TOOL_CALL_CHUNK": "toolCallId", "TEXT_MESSAGE_CHUNK": "
 def _ended(entries: Records) -> Iterator[_Object]:
     """Yield the events; of chunks, the deltas and an end before the next event of another kind or id."""
     last: _Object = {}
-    for one in entries:
-        key = _AG_UI_CHUNKS.get(one["type"], "")
-        is_next = bool(last) and one["type"] == last["type"] and one.get(key) in (None, last.get(key))
+    for entry in entries:
+        key = _AG_UI_CHUNKS.get(entry["type"], "")
+        is_next = bool(last) and entry["type"] == last["type"] and entry.get(key) in (None, last.get(key))
         if last and not is_next:
             yield {**last, "type": last["type"].replace("CHUNK", "END")}
             last = {}
         if key:
-            last = last or {name: one.get(name) for name in ("type", key)}
-            yield {"delta": "", **one, **last}
+            last = last or {name: entry.get(name) for name in ("type", key)}
+            yield {"delta": "", **entry, **last}
         else:
-            yield one
+            yield entry
 
 
 # --- LlamaIndex's workflows ---
@@ -89,13 +89,13 @@ def _ended(entries: Records) -> Iterator[_Object]:
 
 def _workflow_entries(records: Records) -> Records:
     is_stream = all_have(records, "value", "qualified_name")
-    return records if is_stream and all(isinstance(one["value"], dict) for one in records) else ()
+    return records if is_stream and all(isinstance(record["value"], dict) for record in records) else ()
 
 
 def _workflow(entries: Records) -> Iterator[Message]:
     is_begun = False
-    for one in entries:
-        kind, value = text_at(one, "qualified_name").rpartition(".")[2], one["value"]
+    for entry in entries:
+        kind, value = text_at(entry, "qualified_name").rpartition(".")[2], entry["value"]
         agent = text_at(value, "current_agent_name")
         if kind == "AgentInput" and not is_begun:
             is_begun = True
@@ -127,17 +127,17 @@ _AG2: Final = frozenset({"text", "tool_call", "tool_response", "function_call", 
 def _ag2_entries(records: Records) -> Records:
     """Return events; each has its fields under ``content``."""
     is_stream = all_have(records, "type", "content") and all(
-        isinstance(one["content"], dict) for one in records
+        isinstance(record["content"], dict) for record in records
     )
-    said = (one["content"] for one in records if text_at(one, "type") in _AG2) if is_stream else ()
+    said = (record["content"] for record in records if text_at(record, "type") in _AG2) if is_stream else ()
     return records if any({"uuid", "sender", "recipient"} <= one.keys() for one in said) else ()
 
 
 def _ag2(entries: Records) -> Iterator[Message]:
     failed = {
-        json_text(one["content"].get("call_id")): one["content"].get("is_exec_success") is False
-        for one in entries
-        if one["type"] == "executed_function"
+        json_text(entry["content"].get("call_id")): entry["content"].get("is_exec_success") is False
+        for entry in entries
+        if entry["type"] == "executed_function"
     }
     for one in entries:
         kind, held = one["type"], one["content"]
@@ -253,7 +253,7 @@ _BEDROCK_RESULTS: Final = ("text", "output", "executionOutput", "retrievedRefere
 def _bedrock_arguments(call: _Object) -> Any:
     parameters = objects(call.get("parameters"))
     if parameters:
-        return {json_text(one.get("name")): one.get("value") for one in parameters}
+        return {json_text(parameter.get("name")): parameter.get("value") for parameter in parameters}
     return (
         call.get("code")
         or call.get("text")

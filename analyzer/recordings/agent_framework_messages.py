@@ -56,7 +56,7 @@ def _is_message(one: Any) -> bool:
     return (
         _role(fields) in _SPEAKERS
         and isinstance(contents, list)
-        and all(isinstance(each, dict) and _kind(_named(each)) for each in contents)
+        and all(isinstance(content, dict) and _kind(_named(content)) for content in contents)
     )
 
 
@@ -79,10 +79,10 @@ def _held(document: Any) -> list[Any]:
     level: list[Any] = [document]
     for _ in range(_MOST_AROUND):
         states = [one for one in level if isinstance(one, dict)]
-        held = (one.get("messages", one.get("Messages")) for one in states)
+        held = (state.get("messages", state.get("Messages")) for state in states)
         if found := next((one for one in held if isinstance(one, list)), None):
             return found
-        level = [value for one in states for value in one.values()]
+        level = [value for state in states for value in state.values()]
     return []
 
 
@@ -103,7 +103,7 @@ def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:
         model=json_text(fields.get("modelid") or fields.get("aimodelid")) if is_agent else "",
     )
     contents = listed(fields.get("contents", fields.get("items")))
-    yield from turn(template, (_part(_named(one)) for one in contents))
+    yield from turn(template, (_part(_named(content)) for content in contents))
 
 
 def _part(fields: Mapping[str, Any]) -> Part:

@@ -39,7 +39,7 @@ _USER, _AGENT, _TOOL, _SYSTEM = Speaker.USER, Speaker.AGENT, Speaker.TOOL, Speak
 
 
 def _letta_entries(records: Records) -> Records:
-    kinds = (text_at(one, "message_type") for one in records)
+    kinds = (text_at(record, "message_type") for record in records)
     is_known = all(kind.endswith("_message") or kind in _LETTA_ENDS for kind in kinds)
     return records if is_known and any(one["message_type"] not in _LETTA_ENDS for one in records) else ()
 
@@ -265,8 +265,8 @@ def _agno_messages(one: _Object, inside: str) -> Iterator[Message]:
 def _thread_entries(records: Records) -> Records:
     """Return the messages, runs and steps of threads; none without runs or steps."""
     found: list[_Object] = []
-    for one in records:  # most files are of another format: the first record tells
-        held = _thread_objects(one)
+    for record in records:  # most files are of another format: the first record tells
+        held = _thread_objects(record)
         if not held:
             return ()
         found += held
@@ -293,7 +293,7 @@ def _thread_objects(one: Any) -> list[_Object]:
 
 def _threads(entries: Records) -> list[Records]:
     """Return the objects of each thread, with the assistants, which are of all."""
-    shared = [one for one in entries if one["object"] == "assistant"]
+    shared = [entry for entry in entries if entry["object"] == "assistant"]
     threads: defaultdict[str, list[_Object]] = defaultdict(list)
     for one in entries:
         if one["object"].startswith("thread."):
@@ -304,7 +304,7 @@ def _threads(entries: Records) -> list[Records]:
 
 
 def _thread(entries: Records) -> Iterator[Message]:
-    names = {one.get("id"): text_at(one, "name") for one in entries if one["object"] == "assistant"}
+    names = {entry.get("id"): text_at(entry, "name") for entry in entries if entry["object"] == "assistant"}
     for _, one in sorted(_thread_places(entries), key=itemgetter(0)):
         agent = names.get(one.get("assistant_id")) or text_at(one, "assistant_id")
         time, error = one.get("created_at"), error_text(one.get("last_error"))
@@ -320,7 +320,7 @@ def _thread(entries: Records) -> Iterator[Message]:
 def _thread_places(entries: Records) -> Iterator[tuple[tuple[int, int], _Object]]:
     """Yield objects with their order: by the second a question, steps, their answer, a run's end."""
     for rank, kind in enumerate(("thread.run.step", "thread.message", "thread.run")):
-        for one in in_order([each for each in entries if each["object"] == kind], "created_at"):
+        for one in in_order([entry for entry in entries if entry["object"] == kind], "created_at"):
             time = one.get("failed_at") or one.get("completed_at") if rank else None
             place = rank if one.get("role") != "user" else -1
             yield (nanoseconds(time or one.get("created_at")), place), one
@@ -394,17 +394,21 @@ _MISTRAL: Final = frozenset(
 
 def _mistral(entries: Records) -> Iterator[Message]:
     agent = ""
-    for one in entries:
-        kind, call_id, time = one["type"], one.get("tool_call_id", one.get("id")), one.get("created_at")
-        agent = text_at(one, "next_agent_name") or agent
+    for entry in entries:
+        kind, call_id, time = (
+            entry["type"],
+            entry.get("tool_call_id", entry.get("id")),
+            entry.get("created_at"),
+        )
+        agent = text_at(entry, "next_agent_name") or agent
         if kind in {"function.call", "tool.execution"}:
-            yield asking(one.get("name"), one.get("arguments"), call_id, agent, time)
-        if kind == "function.result" or "info" in one:
-            ran = object_at(one, "info")
-            yield answering(one.get("result", ran.get("code_output", ran)), call_id, time=time)
+            yield asking(entry.get("name"), entry.get("arguments"), call_id, agent, time)
+        if kind == "function.result" or "info" in entry:
+            ran = object_at(entry, "info")
+            yield answering(entry.get("result", ran.get("code_output", ran)), call_id, time=time)
         if kind.startswith("message."):
-            speaker = _USER if kind == "message.input" and one.get("role") != "assistant" else _AGENT
-            yield from saying(speaker, one.get("content"), agent if speaker is _AGENT else "", time)
+            speaker = _USER if kind == "message.input" and entry.get("role") != "assistant" else _AGENT
+            yield from saying(speaker, entry.get("content"), agent if speaker is _AGENT else "", time)
 
 
 _JAVA: Final = {
@@ -419,9 +423,9 @@ _JAVA_KEYS: Final = frozenset({"contents", "toolExecutionRequests", "toolCalls",
 
 def _java_entries(records: Records) -> Records:
     """Return messages; records of other programs may have these types, but no message's own keys."""
-    is_known = all(_java_kind(one) in _JAVA for one in records)
-    is_its_own = is_known and any(not _JAVA_KEYS.isdisjoint(one) for one in records)
-    return records if is_its_own and any(_JAVA[_java_kind(one)] is _AGENT for one in records) else ()
+    is_known = all(_java_kind(record) in _JAVA for record in records)
+    is_its_own = is_known and any(not _JAVA_KEYS.isdisjoint(record) for record in records)
+    return records if is_its_own and any(_JAVA[_java_kind(record)] is _AGENT for record in records) else ()
 
 
 def _java_kind(one: Any) -> str:
@@ -429,16 +433,16 @@ def _java_kind(one: Any) -> str:
 
 
 def _java(entries: Records) -> Iterator[Message]:
-    for one in entries:
-        speaker, parts = _JAVA[_java_kind(one)], objects(one.get("contents"))
-        text = one.get("text") or "\n".join(filter(None, (text_at(part, "text") for part in parts)))
+    for entry in entries:
+        speaker, parts = _JAVA[_java_kind(entry)], objects(entry.get("contents"))
+        text = entry.get("text") or "\n".join(filter(None, (text_at(part, "text") for part in parts)))
         if speaker is _TOOL:
-            for each in objects(one.get("responses")) or [one]:
+            for each in objects(entry.get("responses")) or [entry]:
                 failed = each.get("isError") is True
                 got = answering(each.get("responseData", each.get("text")), each.get("id"), failed=failed)
                 yield replace(got, tool=text_at(each, "name") or text_at(each, "toolName"))
         else:
-            calls = map(nested_call, objects(one.get("toolExecutionRequests", one.get("toolCalls"))))
+            calls = map(nested_call, objects(entry.get("toolExecutionRequests", entry.get("toolCalls"))))
             yield Message(speaker=speaker, text=json_text(text), calls=tuple(calls))
 
 

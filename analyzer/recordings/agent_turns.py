@@ -52,7 +52,7 @@ class Shape:
 
 def each_alone(entries: Records) -> list[Records]:
     """Return the entries of dialogues that are one document each."""
-    return [[one] for one in entries]
+    return [[entry] for entry in entries]
 
 
 def in_shapes(
@@ -64,11 +64,11 @@ def in_shapes(
         example=example,
         source=source,
         how=how,
-        recognizes=lambda records: any(one.recognizes(records) for one in kinds),
-        read=lambda records: next(one.read(records) for one in kinds if one.recognizes(records)),
+        recognizes=lambda records: any(kind.recognizes(records) for kind in kinds),
+        read=lambda records: next(kind.read(records) for kind in kinds if kind.recognizes(records)),
         agent=agent,
     )
-    kinds = tuple(_kind(one, whole) for one in shapes)
+    kinds = tuple(_kind(shape, whole) for shape in shapes)
     return replace(whole, kinds=kinds)
 
 
@@ -132,9 +132,9 @@ def _is_of_goose(one: Any) -> bool:
 
 
 def _goose(entries: Records) -> Iterator[Message]:
-    for one in entries:
-        speaker = _AGENT if one["role"] == "assistant" else _USER
-        for part in objects(one["content"]):
+    for entry in entries:
+        speaker = _AGENT if entry["role"] == "assistant" else _USER
+        for part in objects(entry["content"]):
             call_id = part.get("id")
             if part.get("type") == "toolRequest":
                 asked = object_at(part, "toolCall")
@@ -170,8 +170,8 @@ def _copilot_entries(records: Records) -> Records:
 
 
 def _copilot(entries: Records) -> Iterator[Message]:
-    for one in entries:
-        kind, data, time = one["type"], one["data"], one["timestamp"]
+    for entry in entries:
+        kind, data, time = entry["type"], entry["data"], entry["timestamp"]
         call_id = data.get("toolCallId")
         if kind == "user.message":
             yield from saying(_USER, data.get("content"), time=time)
@@ -199,14 +199,14 @@ def _is_call_of_cursor(one: _Object) -> bool:
 
 
 def _cursor(entries: Records) -> Iterator[Message]:
-    for one in entries:
-        kind = one["type"]
+    for entry in entries:
+        kind = entry["type"]
         if kind in {"user", "assistant"}:
             yield from saying(
-                _AGENT if kind == "assistant" else _USER, object_at(one, "message").get("content")
+                _AGENT if kind == "assistant" else _USER, object_at(entry, "message").get("content")
             )
-        elif kind == "tool_call" and one.get("subtype") == "completed":
-            yield from _cursor_call(one)
+        elif kind == "tool_call" and entry.get("subtype") == "completed":
+            yield from _cursor_call(entry)
 
 
 def _cursor_call(one: _Object) -> Iterator[Message]:
@@ -422,8 +422,8 @@ def _libre(entries: Records) -> Iterator[Message]:
 
 def _libre_branch(entries: Records) -> Iterator[_Object]:
     """Yield the messages of the newest branch: of a tree of ``children``, or of those that name parents."""
-    if not any(isinstance(one.get("children"), list) for one in entries):
-        nodes = {one["messageId"]: one for one in entries}
+    if not any(isinstance(entry.get("children"), list) for entry in entries):
+        nodes = {entry["messageId"]: entry for entry in entries}
         yield from branch(nodes, entries[-1]["messageId"], "parentMessageId")
         return
     level: Sequence[_Object] = entries
@@ -445,7 +445,7 @@ def _web_ui_entries(records: Records) -> Records:
     if not all(objects(object_at(one, "chat").get("messages")) for one in records):
         return ()
     messages = (each for one in records for each in objects(one["chat"]["messages"]))
-    is_its_own = any('<details type="tool_calls"' in text_at(one, "content") for one in messages)
+    is_its_own = any('<details type="tool_calls"' in text_at(message, "content") for message in messages)
     return records if is_its_own else ()
 
 
@@ -481,10 +481,10 @@ def _is_of_continue(one: _Object) -> bool:
 def _continue(entries: Records) -> Iterator[Message]:
     states = {
         json_text(state.get("toolCallId")): state
-        for one in entries
-        for state in objects(one.get("toolCallStates"))
+        for entry in entries
+        for state in objects(entry.get("toolCallStates"))
     }
-    answered = {json_text(one["message"].get("toolCallId")) for one in entries}
+    answered = {json_text(entry["message"].get("toolCallId")) for entry in entries}
     for one in entries:
         message = one["message"]
         speaker, call_id = SPEAKERS.get(message["role"]), json_text(message.get("toolCallId"))
@@ -511,8 +511,8 @@ def _zed_entries(records: Records) -> Records:
 
 
 def _zed(entries: Records) -> Iterator[Message]:
-    for one in entries:
-        ((kind, held),) = one.items()
+    for entry in entries:
+        ((kind, held),) = entry.items()
         results = object_at(held, "tool_results")
         for part in objects(held["content"]):
             call = object_at(part, "ToolUse")

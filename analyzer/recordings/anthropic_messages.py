@@ -44,11 +44,11 @@ def is_anthropic(records: Records) -> bool:
     if _are_of_sdk(records):
         return True
     return all(
-        isinstance(one, dict)
-        and isinstance(one.get("messages"), list)
-        and _are_messages(found := [*one["messages"], *_answers(one)])
-        and ("system" in one or any(map(_is_of_this_api, found)) or is_failed(one))
-        for one in records
+        isinstance(record, dict)
+        and isinstance(record.get("messages"), list)
+        and _are_messages(found := [*record["messages"], *_answers(record)])
+        and ("system" in record or any(map(_is_of_this_api, found)) or is_failed(record))
+        for record in records
     )
 
 
@@ -80,7 +80,7 @@ def _is_of_this_api(message: Mapping[str, Any]) -> bool:
     content = message["content"]
     blocks = content if isinstance(content, list) else []
     return "stop_reason" in message or any(
-        is_call(one) or is_result(one) or is_thought(one) for one in blocks
+        is_call(block) or is_result(block) or is_thought(block) for block in blocks
     )
 
 
@@ -144,8 +144,8 @@ def _sdk_messages(one: Mapping[str, Any], subagents: Mapping[str, str]) -> Itera
         model=one["model"] if is_agent else "",
         inside=inside,
     )
-    for said in messages_of_blocks(template, one["content"]):
-        yield replace(said, failed=True) if one.get("error") and is_agent else said
+    for message in messages_of_blocks(template, one["content"]):
+        yield replace(message, failed=True) if one.get("error") and is_agent else message
 
 
 def _subagents(found: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -32,7 +32,7 @@ _OWN_TAGS: Final = frozenset(
 
 def is_jaeger(records: Records) -> bool:
     """Tell whether all records are traces or search results from Jaeger."""
-    return all(isinstance(one, dict) and bool(_traces(one)) for one in records)
+    return all(isinstance(record, dict) and bool(_traces(record)) for record in records)
 
 
 def _jaeger_to_otlp(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,7 +133,7 @@ _ID_BYTES: Final = {"traceId": 16, "spanId": 8, "parentSpanId": 8}
 
 def is_tempo(records: Records) -> bool:
     """Tell whether all records are traces from Tempo."""
-    return all(isinstance(one, dict) and bool(_batches(one)) for one in records)
+    return all(isinstance(record, dict) and bool(_batches(record)) for record in records)
 
 
 def _batches(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:

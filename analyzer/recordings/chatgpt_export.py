@@ -37,15 +37,15 @@ def _is_tree(one: Any) -> bool:
 
 def read_chatgpt(records: Records) -> Spans:
     """Read one run for each conversation."""
-    return (span for one in records for span in _conversation(one))
+    return (span for record in records for span in _conversation(record))
 
 
 def _conversation(document: Mapping[str, Any]) -> Spans:
     tree, leaf = document["mapping"], text_at(document, "current_node")
     nodes = branch(tree, leaf if leaf in tree else next(reversed(tree), ""), "parent")
     key = json_text(document.get("conversation_id", document.get("id")))
-    found = _messages(object_at(node, "message") for node in nodes)
-    return dialogue_spans(found, name="chatgpt", key=f"chatgpt {key}" if key else "")
+    messages = _messages(object_at(node, "message") for node in nodes)
+    return dialogue_spans(messages, name="chatgpt", key=f"chatgpt {key}" if key else "")
 
 
 def _messages(said: Iterable[Mapping[str, Any]]) -> Iterator[Message]:

@@ -67,12 +67,12 @@ def _session(key: str, events: list[Mapping[str, Any]]) -> tuple[Span, ...]:
     moments = _moments(events)
     kept = sorted(_kept(events), key=lambda event: moments[id(event)])
     messages = _joined(message for event in _placed(kept) for message in _messages(event, agent))
-    results = [one for one in events if one.get("type") == "result"]
+    results = [event for event in events if event.get("type") == "result"]
     result = results[-1] if results else empty
     error = json_text(result.get("result") or result.get("subtype")) if result.get("is_error") else ""
     if not error and messages and messages[-1].text.startswith(_INTERRUPTED):
         error = "KeyboardInterrupt: interrupted by the user"
-    spoken = [one for one in messages if not one.text.startswith(_INTERRUPTED)]
+    spoken = [message for message in messages if not message.text.startswith(_INTERRUPTED)]
     spoken = [Message(speaker=Speaker.SYSTEM, text=prompt), *spoken] if prompt else spoken
     return dialogue_spans(spoken, name="claude_code", key=f"claude_code {key}" if key else "", error=error)
 
@@ -101,7 +101,7 @@ def _message(event: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _kept(events: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the events with messages, without prompts that were edited and what followed them."""
-    found = [one for one in events if _message(one)]
+    found = [event for event in events if _message(event)]
     latest: dict[str, str] = {}
     for one in found:
         if _is_prompt(one) and one.get("parentUuid") and not one.get("isSidechain"):
@@ -126,8 +126,8 @@ def _is_prompt(event: Mapping[str, Any]) -> bool:
 
 def _placed(events: list[Mapping[str, Any]]) -> Iterator[_Event]:
     """Yield each event with the call of the subagent that it belongs to."""
-    if events and all(one.get("isSidechain") for one in events):
-        yield from (_Event(body=one, inside="") for one in events)
+    if events and all(event.get("isSidechain") for event in events):
+        yield from (_Event(body=event, inside="") for event in events)
         return
     calls = _subagent_calls(events)
     by_prompt = {json_text(call["input"].get("prompt")).strip(): call_id for call_id, call in calls.items()}
@@ -200,7 +200,7 @@ def _messages(event: _Event, agent: str) -> Iterator[tuple[str, Message]]:
 
 def _joined(parts: Iterable[tuple[str, Message]]) -> list[Message]:
     """Return the messages, those of one answer as one, and each subagent under its type."""
-    found: list[Message] = []
+    messages: list[Message] = []
     places: dict[tuple[str, str], int] = {}
     agents: dict[str, str] = {}
     for message_id, part in parts:
@@ -208,14 +208,16 @@ def _joined(parts: Iterable[tuple[str, Message]]) -> list[Message]:
         one = replace(part, agent=agents.get(part.inside, "subagent")) if part.inside else part
         place = places.get((message_id, one.inside)) if message_id else None
         if place is None:
-            places[message_id, one.inside] = len(found)
-            found.append(one)
+            places[message_id, one.inside] = len(messages)
+            messages.append(one)
         else:
-            former = found[place]
+            former = messages[place]
             text = "\n".join(filter(None, (former.text, one.text)))
             calls = (*former.calls, *one.calls)
-            found[place] = replace(former, text=text, calls=calls, finish=one.finish)
-    return [one for one in found if one.text or one.calls or one.speaker is Speaker.TOOL]
+            messages[place] = replace(former, text=text, calls=calls, finish=one.finish)
+    return [
+        message for message in messages if message.text or message.calls or message.speaker is Speaker.TOOL
+    ]
 
 
 def _subagent(call: ToolCall) -> str:

@@ -25,7 +25,7 @@ _TOLD: Final = frozenset({"text", "thinking", "tool_use", "tool_result"})
 
 def is_claude_export(records: Records) -> bool:
     """Tell whether all records are conversations of claude.ai, one of them with messages."""
-    return all(map(_is_conversation, records)) and any(one["chat_messages"] for one in records)
+    return all(map(_is_conversation, records)) and any(record["chat_messages"] for record in records)
 
 
 def _is_conversation(one: Any) -> bool:
@@ -38,7 +38,7 @@ def _is_conversation(one: Any) -> bool:
 
 def read_claude_export(records: Records) -> Spans:
     """Read one run for each conversation."""
-    return (span for one in records for span in _conversation(one))
+    return (span for record in records for span in _conversation(record))
 
 
 def _conversation(document: Mapping[str, Any]) -> Spans:
@@ -47,8 +47,8 @@ def _conversation(document: Mapping[str, Any]) -> Spans:
         by_id = {json_text(one["uuid"]): one for one in said}
         leaf = text_at(document, "current_leaf_message_uuid")
         said = branch(by_id, leaf if leaf in by_id else json_text(said[-1]["uuid"]), _PARENT)
-    found = (message for one in said for message in _messages(one))
-    return dialogue_spans(found, name="claude_ai", key=f"claude_ai {json_text(document['uuid'])}")
+    messages = (message for one in said for message in _messages(one))
+    return dialogue_spans(messages, name="claude_ai", key=f"claude_ai {json_text(document['uuid'])}")
 
 
 def _messages(one: Mapping[str, Any]) -> Iterator[Message]:

@@ -48,12 +48,12 @@ def _is_old_rollout(records: Records) -> bool:
     first = records[0]
     is_head = isinstance(first, dict) and {"id", "timestamp"} <= first.keys() and not text_at(first, "type")
     is_alone = is_head and "role" not in first
-    return is_alone and any(text_at(one, "type") in ITEM_TYPES | {"message"} for one in records[1:])
+    return is_alone and any(text_at(record, "type") in ITEM_TYPES | {"message"} for record in records[1:])
 
 
 def read_codex(records: Records) -> Spans:
     """Read one session, or several that were joined."""
-    return (span for one in _sessions(records) for span in _read_session(one))
+    return (span for session in _sessions(records) for span in _read_session(session))
 
 
 def _sessions(records: Records) -> Iterator[Records]:
@@ -77,7 +77,7 @@ def _read_session(records: Records) -> Spans:
         key = json_text(lines[0].get("thread_id"))
     else:
         is_old = "payload" not in lines[-1]
-        items = [(one, 0) for one in lines] if is_old else list(_items(lines))
+        items = [(line, 0) for line in lines] if is_old else list(_items(lines))
         messages, error = [found for item, at in items for found in _of_item(item, at)], _interruption(lines)
         head = lines[0] if is_old else object_at(lines[0], "payload")
         key = json_text(head.get("id"))
@@ -116,13 +116,15 @@ def _instructions(head: Mapping[str, Any]) -> Iterator[Message]:
 def _of_item(item: Mapping[str, Any], time_ns: int) -> Iterator[Message]:
     """Yield an item's messages, without what Codex itself puts before the user's."""
     item = {"name": _SHELL, **item} if text_at(item, "type") == "local_shell_call" else item
-    for one in messages_of_items([item]):
-        if one.speaker is Speaker.SYSTEM or (one.speaker is Speaker.USER and _CONTEXT.match(one.text)):
+    for message in messages_of_items([item]):
+        if message.speaker is Speaker.SYSTEM or (
+            message.speaker is Speaker.USER and _CONTEXT.match(message.text)
+        ):
             continue
-        if one.speaker is Speaker.TOOL and "output" in item:
+        if message.speaker is Speaker.TOOL and "output" in item:
             text, failed = _output(item["output"])
-            one = replace(one, text=text, failed=one.failed or failed)  # noqa: PLW2901 - the same, with its code
-        yield replace(one, time_ns=time_ns)
+            message = replace(message, text=text, failed=message.failed or failed)  # noqa: PLW2901 - the same, with its code
+        yield replace(message, time_ns=time_ns)
 
 
 def _output(value: Any) -> tuple[str, bool]:
@@ -166,7 +168,7 @@ def _executed(item: Mapping[str, Any], tool: str) -> Iterator[Message]:
 
 def _failure(lines: Sequence[Mapping[str, Any]]) -> str:
     """Return the error of the last turn of ``codex exec --json``, if it failed."""
-    last = [one for one in lines if one.get("type") != "error"][-1]
+    last = [line for line in lines if line.get("type") != "error"][-1]
     error = last.get("error") if last.get("type") == "turn.failed" else None
     return json_text(error.get("message") if isinstance(error, dict) else error)
 

@@ -61,7 +61,7 @@ def is_conversation_log(records: Records) -> bool:
     records = _rows_of(records, _LISTS)
     return (
         all(map(is_message, records))
-        or all(isinstance(one, dict) and is_conversation(one) for one in records)
+        or all(isinstance(record, dict) and is_conversation(record) for record in records)
         or has_programs(records)
     )
 
@@ -367,12 +367,12 @@ def has_programs(entries: object) -> bool:
     """
     if (pair := pair_of(entries)) is None or not isinstance(entries, list | tuple):
         return False
-    if any(map(_is_logged, entries)) or any(not _PUBLISHED.isdisjoint(one) for one in entries):
+    if any(map(_is_logged, entries)) or any(not _PUBLISHED.isdisjoint(entry) for entry in entries):
         return False
-    authors = {one[pair[0]].strip() for one in entries}
-    if any("@" in one for one in authors):
+    authors = {entry[pair[0]].strip() for entry in entries}
+    if any("@" in author for author in authors):
         return False
-    is_dialogue = {one.lower() for one in authors} in _DIALOGUES
+    is_dialogue = {author.lower() for author in authors} in _DIALOGUES
     programs = sum(map(is_program, authors))
     return is_dialogue or (programs > 0 and len(authors) - programs <= 1) or pair[0] == "agent"
 
@@ -382,7 +382,7 @@ def pair_of(entries: object) -> tuple[str, str] | None:
     if not isinstance(entries, list | tuple) or len(entries) < 2:
         return None
     pairs = ((author, body) for author in _AUTHORS for body in _BODIES)
-    return next((pair for pair in pairs if all(_has_texts(one, pair) for one in entries)), None)
+    return next((pair for pair in pairs if all(_has_texts(entry, pair) for entry in entries)), None)
 
 
 def _has_texts(one: object, keys: tuple[str, str]) -> bool:
@@ -400,7 +400,7 @@ def _plainly_named(entries: Sequence[Any]) -> Sequence[Any]:
     """Return entries whose author and text the other keys of this format do not name with those that do."""
     if any(map(is_message, entries)) or not has_programs(entries) or (pair := pair_of(entries)) is None:
         return entries
-    return [{**one, "agent": one[pair[0]], "content": one[pair[1]]} for one in entries]
+    return [{**entry, "agent": entry[pair[0]], "content": entry[pair[1]]} for entry in entries]
 
 
 # --- data sets kept by column ---
@@ -418,7 +418,7 @@ def _rows_of(records: Records, lists: Sequence[str]) -> Records:
         lists: keys of a row that hold a list of objects.
     """
     rows = _rows(records, lists)
-    return [_row(one, lists) if isinstance(one, dict) else one for one in rows]
+    return [_row(row, lists) if isinstance(row, dict) else row for row in rows]
 
 
 def _rows(records: Records, lists: Sequence[str]) -> Records:

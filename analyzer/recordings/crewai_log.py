@@ -46,7 +46,7 @@ def read_crewai(records: Records) -> Spans:
     """Read one run, or several if the log has the first task again."""
     if not _is_log(records):
         tasks = listed(list(unwrapped(records, "tasks_output")))
-        return _run([message for one in tasks for message in _of_output(one)], key="")
+        return _run([message for task in tasks for message in _of_output(task)], key="")
     runs: list[list[Mapping[str, Any]]] = []
     for one in listed(list(records)):
         if not runs or (not _is_cut(one) and one["status"] == _STARTED and _key(one) == _key(runs[-1][0])):
@@ -60,7 +60,7 @@ def read_crewai(records: Records) -> Spans:
 
 
 def _run(messages: Sequence[Message], key: str) -> Spans:
-    tasks = dict.fromkeys(one.text for one in messages if one.speaker is Speaker.USER)
+    tasks = dict.fromkeys(message.text for message in messages if message.speaker is Speaker.USER)
     return dialogue_spans(messages, name="crewai", key=key, task="\n".join(tasks))
 
 
@@ -96,8 +96,8 @@ def _of_entry(one: Mapping[str, Any]) -> Message:
         )
     error = json_text(one.get("error"))
     text = error or json_text(one.get("output", one.get("message")))
-    told = _turn(one, text, failed=bool(error) or one["status"] != _COMPLETED)
-    return replace(told, time_ns=nanoseconds(one["timestamp"]))
+    message = _turn(one, text, failed=bool(error) or one["status"] != _COMPLETED)
+    return replace(message, time_ns=nanoseconds(one["timestamp"]))
 
 
 def _turn(one: Mapping[str, Any], text: str, *, failed: bool = False) -> Message:
@@ -108,20 +108,20 @@ def _turn(one: Mapping[str, Any], text: str, *, failed: bool = False) -> Message
 
 
 def _of_output(one: Mapping[str, Any]) -> Iterator[Message]:
-    said = _turn(one, json_text(one["raw"]))
+    message = _turn(one, json_text(one["raw"]))
     yield Message(speaker=Speaker.USER, text=json_text(one["description"]))
     for place, failure in enumerate(listed(one.get("tool_failures"))):
-        tool, call_id = json_text(failure.get("tool_name")), f"{said.agent} {place}"
+        tool, call_id = json_text(failure.get("tool_name")), f"{message.agent} {place}"
         told = failure.get("failure")
         text = json_text(told.get("message", told) if isinstance(told, dict) else told)
         yield from turn(
-            Message(speaker=Speaker.AGENT, agent=said.agent),
+            Message(speaker=Speaker.AGENT, agent=message.agent),
             [
                 call_of(tool, failure.get("tool_args"), call_id),
                 Result(text=text, call_id=call_id, failed=True),
             ],
         )
-    yield said
+    yield message
 
 
 CREWAI: Final = FileFormat(

@@ -183,7 +183,7 @@ def dialogue_spans(
         Spans in the order of their start, the root first; empty if no agent speaks and no tool answers.
     """
     messages = list(in_order(messages))
-    if not any(one.speaker in _SHOWN for one in messages):
+    if not any(message.speaker in _SHOWN for message in messages):
         return ()
     times = _times(messages, begin_ns)
     made = _Dialogue(messages, times, trace_id_of(key or _contents(messages)), name)
@@ -226,14 +226,14 @@ def joined_answers(messages: Iterable[Message]) -> list[Message]:
     answer.
     """
     found: list[Message] = []
-    for one in in_order(messages):
+    for message in in_order(messages):
         last = found[-1] if found else None
-        if last is None or not _continues(last, one):
-            found.append(one)
+        if last is None or not _continues(last, message):
+            found.append(message)
             continue
-        text = "\n".join(filter(None, (last.text, one.text)))
-        calls = (*last.calls, *one.calls)
-        found[-1] = replace(last, text=text, calls=calls, time_ns=one.time_ns, finish=one.finish)
+        text = "\n".join(filter(None, (last.text, message.text)))
+        calls = (*last.calls, *message.calls)
+        found[-1] = replace(last, text=text, calls=calls, time_ns=message.time_ns, finish=message.finish)
     return found
 
 
@@ -246,10 +246,10 @@ def in_order(messages: Iterable[Message]) -> Sequence[Message]:
     found = tuple(messages)
     asked: dict[str, int] = {}
     answered: dict[str, int] = {}
-    for place, one in enumerate(found):
-        if one.call_id:
-            answered.setdefault(one.call_id, place)
-        for call in one.calls:
+    for place, message in enumerate(found):
+        if message.call_id:
+            answered.setdefault(message.call_id, place)
+        for call in message.calls:
             asked.setdefault(call.call_id, place)
     places = [(asked[call_id], place) for call_id, place in answered.items() if call_id in asked]
     early = sum(place < call for call, place in places)
@@ -258,10 +258,10 @@ def in_order(messages: Iterable[Message]) -> Sequence[Message]:
     return sorted(found, key=attrgetter("time_ns")) if early and all(one.time_ns for one in found) else found
 
 
-def _continues(last: Message, one: Message) -> bool:
-    is_answer = last.speaker is one.speaker is Speaker.AGENT and not (last.failed or one.failed)
-    is_same = (last.agent, last.inside, last.model) == (one.agent, one.inside, one.model)
-    return is_answer and is_same and bool(one.calls)
+def _continues(last: Message, message: Message) -> bool:
+    is_answer = last.speaker is message.speaker is Speaker.AGENT and not (last.failed or message.failed)
+    is_same = (last.agent, last.inside, last.model) == (message.agent, message.inside, message.model)
+    return is_answer and is_same and bool(message.calls)
 
 
 def _times(messages: Sequence[Message], begin_ns: int) -> list[int]:
@@ -314,7 +314,7 @@ class _Dialogue:
         self._times: Final = times
         self._asked: Final[defaultdict[str, deque[_Asked]]] = defaultdict(deque)
         """Calls without a result yet, by their id; by the tool's name if they have none."""
-        self._around: Final = dict.fromkeys(one.inside for one in messages if one.inside)
+        self._around: Final = dict.fromkeys(message.inside for message in messages if message.inside)
         """Ids of the calls that others are inside of, in the order of the messages."""
         self._calls: Final[set[SpanId]] = set()
         """Spans of calls, which other dialogues may be inside of."""
@@ -365,22 +365,22 @@ class _Dialogue:
         told = (name, kind, start_ns, end_ns, status, error or "", attributes)
         return _made(self._trace_id, span_id, parent_id, *told, (), (), (), _SCOPE, self._resource)
 
-    def _of(self, place: int, one: Message) -> Span | None:
-        speaker = one.speaker
+    def _of(self, place: int, message: Message) -> Span | None:
+        speaker = message.speaker
         if speaker is _ANSWERS:
-            return self._chat(place, one)
+            return self._chat(place, message)
         if speaker is _RESULT:
-            return self._tool(place, one)
+            return self._tool(place, message)
         if speaker is _USER:
-            self._said[one.inside].add(_text_message("user", one.text))
+            self._said[message.inside].add(_text_message("user", message.text))
         else:
-            self._instructions[one.inside].append(one.text)
+            self._instructions[message.inside].append(message.text)
         return None
 
-    def _speaker(self, one: Message) -> str:
+    def _speaker(self, message: Message) -> str:
         """Return the agent of a message: as recorded, as its instructions name it, or the one before."""
-        known = one.agent or self._agents.get(one.inside)
-        return known or titled_in_prompt("\n".join(self._instructions[one.inside])) or _FALLBACK
+        known = message.agent or self._agents.get(message.inside)
+        return known or titled_in_prompt("\n".join(self._instructions[message.inside])) or _FALLBACK
 
     def _chat(self, place: int, one: Message) -> Span:
         agent, inside, time_ns = self._speaker(one), one.inside, self._times[place]
@@ -421,23 +421,22 @@ class _Dialogue:
             error=one.text if one.failed else None,
         )
 
-    def _tool(self, place: int, one: Message) -> Span:
+    def _tool(self, place: int, message: Message) -> Span:
         time_ns = self._times[place]
-        key = one.call_id or one.tool
+        key = message.call_id or message.tool
         waiting = self._asked.get(key)
-        asked = waiting.popleft() if waiting else _Asked(call=ToolCall(name=one.tool), time_ns=time_ns)
+        asked = waiting.popleft() if waiting else _Asked(call=ToolCall(name=message.tool), time_ns=time_ns)
         if waiting is not None and not waiting:  # a queue for each call ever made takes as much as its text
             del self._asked[key]
-        agent, tool = asked.agent or self._speaker(one), asked.call.name or one.tool or "unknown"
-        part = (
-            f'{{"type": "tool_call_response", "id": {quoted(one.call_id)}, "response": {quoted(one.text)}}}'
-        )
-        self._said[one.inside].add(f'{{"role": "tool", "parts": [{part}]}}')
-        if successor := _handed_over(one.text):
-            self._agents[one.inside] = successor
+        agent, tool = asked.agent or self._speaker(message), asked.call.name or message.tool or "unknown"
+        call_id, result = quoted(message.call_id), quoted(message.text)
+        part = f'{{"type": "tool_call_response", "id": {call_id}, "response": {result}}}'
+        self._said[message.inside].add(f'{{"role": "tool", "parts": [{part}]}}')
+        if successor := _handed_over(message.text):
+            self._agents[message.inside] = successor
         return self.span(
-            span_id=self._call_span(one, place),
-            parent_id=self._parent(one),
+            span_id=self._call_span(message, place),
+            parent_id=self._parent(message),
             name=f"execute_tool {tool}",
             kind=_INTERNAL,
             start_ns=asked.time_ns,
@@ -446,25 +445,25 @@ class _Dialogue:
                 GEN_AI_OPERATION_NAME: _TOOL,
                 GEN_AI_AGENT_NAME: agent,
                 GEN_AI_TOOL_NAME: tool,
-                GEN_AI_TOOL_CALL_ID: one.call_id,
+                GEN_AI_TOOL_CALL_ID: message.call_id,
                 GEN_AI_TOOL_CALL_ARGUMENTS: asked.call.arguments,
-                GEN_AI_TOOL_CALL_RESULT: one.text,
+                GEN_AI_TOOL_CALL_RESULT: message.text,
             },
-            error=one.text if one.failed else None,
+            error=message.text if message.failed else None,
         )
 
-    def _call_span(self, one: Message, place: int) -> SpanId:
+    def _call_span(self, message: Message, place: int) -> SpanId:
         """Return the id of a result's span: of its call, unless an earlier call had the same id."""
-        if one.call_id not in self._around:
+        if message.call_id not in self._around:
             return self._place_id(place)
-        own_id = self._id(f"call {one.call_id}")
+        own_id = self._id(f"call {message.call_id}")
         if own_id in self._calls:
             return self._place_id(place)
         self._calls.add(own_id)
         return own_id
 
-    def _parent(self, one: Message) -> SpanId:
-        return self._id(f"inside {one.inside}") if one.inside else self.root_id
+    def _parent(self, message: Message) -> SpanId:
+        return self._id(f"inside {message.inside}") if message.inside else self.root_id
 
     def _inner(self, call_id: str, below: Mapping[SpanId | None, Sequence[Span]]) -> Span:
         """Return the span of the agent that works inside a call, below the call's own."""
@@ -499,14 +498,14 @@ def _handed_over(result: str) -> str:
 # JSON in the form of ``json.dumps``, which takes four times as long for values as small as these.
 
 
-def _agent_parts(one: Message) -> str:
-    if not one.calls:
-        return f"[{_text_part(one.text)}]" if one.text else "[]"
-    parts = [_text_part(one.text)] if one.text else []
+def _agent_parts(message: Message) -> str:
+    if not message.calls:
+        return f"[{_text_part(message.text)}]" if message.text else "[]"
+    parts = [_text_part(message.text)] if message.text else []
     parts += [
         f'{{"type": "tool_call", "id": {quoted(call.call_id)}, "name": {quoted(call.name)},'
         f' "arguments": {quoted(call.arguments)}}}'
-        for call in one.calls
+        for call in message.calls
     ]
     return f"[{', '.join(parts)}]"
 

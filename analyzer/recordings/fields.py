@@ -28,8 +28,8 @@ def dialogues_in(
     if are_messages(records):
         return [records]
     found: list[Records] = []
-    for one in records:  # most files are of another format: the first document tells
-        found.append(held(one))
+    for record in records:  # most files are of another format: the first document tells
+        found.append(held(record))
         if not are_messages(found[-1]):
             return []
     return found

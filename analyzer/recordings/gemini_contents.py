@@ -185,7 +185,7 @@ _AGENT: Final = "agent"
 
 def _cases(records: Records) -> Records:
     """Return the cases of sets of evaluations or their results; other records unchanged."""
-    sets = [_at(one, "evalCases") or _at(one, "evalCaseResults") for one in records]
+    sets = [_at(record, "evalCases") or _at(record, "evalCaseResults") for record in records]
     return [case for one in sets for case in one] if all(isinstance(one, list) for one in sets) else records
 
 

@@ -38,7 +38,7 @@ def is_gemini_session(records: Records) -> bool:
     if _is_stream(records):
         return True
     is_session = first.keys() >= _HEAD and all(map(_is_of_session, records))
-    return is_session and any(text_at(one, "type") == _NAME for one in _messages_of(records))
+    return is_session and any(text_at(message, "type") == _NAME for message in _messages_of(records))
 
 
 def _is_of_session(one: Any) -> bool:
@@ -50,7 +50,7 @@ def _is_of_session(one: Any) -> bool:
 def _is_stream(records: Records) -> bool:
     if text_at(records[0], "type") != "init" or "session_id" not in records[0]:
         return False
-    kinds = {text_at(one, "type") for one in records}
+    kinds = {text_at(record, "type") for record in records}
     return "message" in kinds and kinds <= _EVENTS
 
 
@@ -65,7 +65,7 @@ def _messages_of(records: Records) -> list[Mapping[str, Any]]:
 
 def read_gemini_session(records: Records) -> Spans:
     """Read one session, or several that were joined."""
-    return (span for one in sessions_of(records, _is_head) for span in _read_session(one))
+    return (span for session in sessions_of(records, _is_head) for span in _read_session(session))
 
 
 def _is_head(one: Any) -> bool:
@@ -75,13 +75,13 @@ def _is_head(one: Any) -> bool:
 def _read_session(records: Records) -> Spans:
     if _is_stream(records):
         events = objects(records)
-        messages = [found for one in events for found in _of_event(one)]
+        messages = [message for event in events for message in _of_event(event)]
         error = events[-1].get("error") if events[-1].get("type") == "result" else None
         reason = json_text(error.get("message") if isinstance(error, dict) else error)
         key = f"{_NAME} {json_text(events[0]['session_id'])}"
         return dialogue_spans(_joined(messages), name="gemini_cli", key=key, error=reason)
     entries = _messages_of(records)
-    messages = [found for one in entries for found in _of_entry(one)]
+    messages = [message for entry in entries for message in _of_entry(entry)]
     last = entries[-1]
     error = ""
     if last.get("type") == "info" and json_text(last.get("content")) == _CANCELLED:
@@ -115,13 +115,13 @@ def _of_event(event: Mapping[str, Any]) -> Iterator[Message]:
 def _joined(messages: list[Message]) -> list[Message]:
     """Return the messages with the pieces of each answer as one."""
     found: list[Message] = []
-    for one in messages:
+    for message in messages:
         last = found[-1] if found else None
-        is_answer = last is not None and last.speaker is one.speaker is Speaker.AGENT
-        if last is not None and is_answer and not (last.calls or one.calls):
-            found[-1] = replace(last, text=last.text + one.text, time_ns=one.time_ns)
+        is_answer = last is not None and last.speaker is message.speaker is Speaker.AGENT
+        if last is not None and is_answer and not (last.calls or message.calls):
+            found[-1] = replace(last, text=last.text + message.text, time_ns=message.time_ns)
         else:
-            found.append(one)
+            found.append(message)
     return joined_answers(found)
 
 

@@ -60,7 +60,7 @@ def _at(one: Mapping[str, Any], key: str) -> Any:
 def read_haystack(records: Records) -> Spans:
     """Read one dialogue, or one for each document."""
     dialogues = dialogues_in(records, _are_messages, _held)
-    return dialogues_spans((messages_in(one, _of_message) for one in dialogues), name="haystack")
+    return dialogues_spans((messages_in(dialogue, _of_message) for dialogue in dialogues), name="haystack")
 
 
 def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:

@@ -126,7 +126,7 @@ def message_of(one: Any, node: str = "") -> Message:
 def _text(content: Any) -> str:
     """Return a content's text; of blocks that a provider adds to a text, only the text."""
     parts = content if isinstance(content, list) else []
-    texts = [one for one in parts if isinstance(one, str) or text_at(one, "type") in _TEXTS]
+    texts = [part for part in parts if isinstance(part, str) or text_at(part, "type") in _TEXTS]
     return text_of(texts or content)
 
 

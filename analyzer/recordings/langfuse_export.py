@@ -43,7 +43,7 @@ _ANNOTATORS: Final = {"ANNOTATION": "HUMAN", "EVAL": "LLM"}
 
 def is_langfuse(records: Records) -> bool:
     """Tell whether records are observations of Langfuse, or documents that hold some."""
-    return _are_observations(records) or all(_are_observations(_observations(one)) for one in records)
+    return _are_observations(records) or all(_are_observations(_observations(record)) for record in records)
 
 
 def _are_observations(found: Sequence[Any]) -> bool:
@@ -60,13 +60,13 @@ def read_langfuse(records: Records) -> Spans:
 
 def _spans(document: Any) -> list[Span]:
     trace, observations = _trace(document), _observations(document)
-    known = {str(one["id"]) for one in observations}
+    known = {str(observation["id"]) for observation in observations}
     tops = [one for one in observations if str(one.get("parentObservationId")) not in known]
     judged = _judgements(document)
     spans = [_span(one, trace, judged.get(span_id_of(one["id"]), {})) for one in observations]
     if len(tops) > 1 and trace:
         root = _root(trace, observations)
-        root_id, top_ids = span_id_of(root["id"]), {span_id_of(one["id"]) for one in tops}
+        root_id, top_ids = span_id_of(root["id"]), {span_id_of(top["id"]) for top in tops}
         spans = [replace(span, parent_id=root_id) if span.span_id in top_ids else span for span in spans]
         spans.insert(0, _span(root, trace, {}))
     if spans:
@@ -100,7 +100,7 @@ def _judgements(document: Any) -> dict[SpanId | None, dict[str, AttributeValue]]
 
 def _scores(document: Any) -> Sequence[Mapping[str, Any]]:
     holders = (document, _trace(document)) if isinstance(document, dict) else ()
-    found = next((one["scores"] for one in holders if isinstance(one.get("scores"), list)), ())
+    found = next((holder["scores"] for holder in holders if isinstance(holder.get("scores"), list)), ())
     return [score for score in found if isinstance(score, dict)]
 
 
@@ -120,8 +120,8 @@ def _judgement(number: int, score: Mapping[str, Any]) -> dict[str, AttributeValu
 
 def _root(trace: Mapping[str, Any], observations: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return the trace as an observation around all the others."""
-    starts = [str(one["startTime"]) for one in observations]
-    ends = [str(one["endTime"]) for one in observations if one.get("endTime")]
+    starts = [str(observation["startTime"]) for observation in observations]
+    ends = [str(observation["endTime"]) for observation in observations if observation.get("endTime")]
     return {
         **{name: trace.get(name) for name in ("name", "input", "output", "metadata")},
         "id": f"trace {trace.get('id')}",

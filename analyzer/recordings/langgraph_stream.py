@@ -36,7 +36,7 @@ def is_langgraph(records: Records) -> bool:
     if _chunks(records) or _events(records):
         return True
     return all(map(_is_update, _payloads(records, "updates"))) and any(
-        _messages_in(change) for one in _payloads(records, "updates") for change in one.values()
+        _messages_in(change) for payload in _payloads(records, "updates") for change in payload.values()
     )
 
 
@@ -78,12 +78,12 @@ def _is_lead(one: Any) -> bool:
 
 def _of_mode(records: Records, mode: str) -> Iterator[Any]:
     """Yield the entries of a mode, or all if the stream has only one mode; without those that begin."""
-    for one in records:
-        if isinstance(one, dict) and (text_at(one, "type") in _BEGUN or one.keys() <= _HEAD):
+    for record in records:
+        if isinstance(record, dict) and (text_at(record, "type") in _BEGUN or record.keys() <= _HEAD):
             continue
-        lead = one[:-1] if isinstance(one, list) else ()
+        lead = record[:-1] if isinstance(record, list) else ()
         if next((each for each in lead if isinstance(each, str)), mode) in {"", mode}:
-            yield one
+            yield record
 
 
 def _namespace(one: Any) -> list[str]:
@@ -116,8 +116,8 @@ def read_langgraph(records: Records) -> Spans:
         return dialogue_spans(_of_events(events), name="langgraph")
     chunks = _chunks(records)
     found = list(_of_chunks(chunks) if chunks else _of_updates(_of_mode(records, "updates")))
-    answer = next((one.text for one, is_said in reversed(found) if is_said and one.text), "")
-    return dialogue_spans([one for one, _ in found], name="langgraph", answer=answer)
+    answer = next((message.text for message, is_said in reversed(found) if is_said and message.text), "")
+    return dialogue_spans([message for message, _ in found], name="langgraph", answer=answer)
 
 
 def _of_updates(records: Iterable[Any]) -> Iterator[tuple[Message, bool]]:
@@ -205,14 +205,14 @@ def _around(metadata: Mapping[str, Any]) -> list[str]:
 
 def _whole(chunks: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return the message that its chunks amount to."""
-    fields = [fields_of(one) for one in chunks]
+    fields = [fields_of(chunk) for chunk in chunks]
     calls: dict[Any, dict[str, Any]] = {}
-    for part in (part for one in fields for part in objects(one.get("tool_call_chunks"))):
+    for part in (part for field in fields for part in objects(field.get("tool_call_chunks"))):
         call = calls.setdefault(json_text(part.get("index")), {"args": ""})
         call["args"] += json_text(part.get("args"))
         call |= {key: part[key] for key in ("name", "id") if part.get(key)}
-    whole = {key: value for one in fields for key, value in one.items() if value}
-    content = "".join(text_of(one["content"]) for one in fields)
+    whole = {key: value for field in fields for key, value in field.items() if value}
+    content = "".join(text_of(field["content"]) for field in fields)
     rest = {"tool_calls": list(calls.values()), "invalid_tool_calls": []} if calls else {}
     return {**whole, "type": kind_of(chunks[0]), "content": content, **rest}
 

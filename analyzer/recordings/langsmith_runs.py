@@ -64,7 +64,7 @@ def _is_feedback(one: Any) -> bool:
 def read_langsmith(records: Records) -> Spans:
     """Read runs, of several traces too."""
     items = objects(_items(records))
-    runs = {str(one["id"]): one for one in _with_children([one for one in items if _is_run(one)])}
+    runs = {str(child["id"]): child for child in _with_children([one for one in items if _is_run(one)])}
     said: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for one in items:
         if not _is_run(one):

@@ -35,7 +35,7 @@ _RAISED: Final = "Encountered error: "
 def is_llama_index(records: Records) -> bool:
     """Tell whether records are messages, or stores of some."""
     return _are_messages(unwrapped(records, *_LISTS)) or all(
-        (chats := _chats(one)) and all(map(_are_messages, chats)) for one in records
+        (chats := _chats(record)) and all(map(_are_messages, chats)) for record in records
     )
 
 
@@ -55,14 +55,14 @@ def _are_blocks(blocks: Any) -> bool:
 def _chats(document: Any) -> list[Any]:
     """Return the dialogues of a store, or of a buffer with one."""
     holders = [document, document.get("chat_store")] if isinstance(document, dict) else []
-    stores = [one.get("store") for one in holders if isinstance(one, dict)]
+    stores = [holder.get("store") for holder in holders if isinstance(holder, dict)]
     return next(([chat for chat in one.values() if chat] for one in stores if isinstance(one, dict)), [])
 
 
 def read_llama_index(records: Records) -> Spans:
     """Read one dialogue, or those of stores."""
     found = unwrapped(records, *_LISTS)
-    chats = [found] if _are_messages(found) else [chat for one in records for chat in _chats(one)]
+    chats = [found] if _are_messages(found) else [chat for record in records for chat in _chats(record)]
     return dialogues_spans((messages_in(chat, _of_message) for chat in chats), name="llama_index")
 
 

@@ -32,7 +32,7 @@ def _rows(records: Records) -> Records:
 
 def read_logfire(records: Records) -> Spans:
     """Read rows, in any order."""
-    return (_span(one) for one in _rows(records) if json_text(one.get("kind")) not in _NO_SPANS)
+    return (_span(row) for row in _rows(records) if json_text(row.get("kind")) not in _NO_SPANS)
 
 
 def _span(one: Mapping[str, Any]) -> Span:
@@ -71,12 +71,12 @@ def _events(one: Mapping[str, Any]) -> tuple[Event, ...]:
             }
             for each in raw
         ]
-    found = events_of(raw)
+    events = events_of(raw)
     kind, message = json_text(one.get("exception_type")), json_text(one.get("exception_message"))
-    if (kind or message) and all(event.name != EXCEPTION_EVENT for event in found):
+    if (kind or message) and all(event.name != EXCEPTION_EVENT for event in events):
         trace = json_text(one.get("exception_stacktrace"))
-        return (*found, exception_event(kind, message, stacktrace=trace))
-    return found
+        return (*events, exception_event(kind, message, stacktrace=trace))
+    return events
 
 
 LOGFIRE: Final = FileFormat(

@@ -117,7 +117,7 @@ def continued(
         asked_in: returns what the model was given.
         answers_in: returns the entry that it answered; none if the call failed.
     """
-    calls = [_Call(one, asked_in(one), answers_in(one)) for one in documents]
+    calls = [_Call(document, asked_in(document), answers_in(document)) for document in documents]
     if len(calls) == 1:
         yield documents[0], calls[0].entries({})
         return

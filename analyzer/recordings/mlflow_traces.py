@@ -60,9 +60,9 @@ def _spans(one: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     whole = cell_of(one.get("trace")) if "trace" in one else one
     data = whole.get("data", whole) if isinstance(whole, dict) else one
     held = data.get("spans") if isinstance(data, dict) else None
-    found = cell_of(held if held is not None else one.get("spans"))
+    cell = cell_of(held if held is not None else one.get("spans"))
     is_kind = _is_otlp_span if "trace_info" in one else _is_span
-    return found if isinstance(found, list) and found and all(map(is_kind, found)) else ()
+    return cell if isinstance(cell, list) and cell and all(map(is_kind, cell)) else ()
 
 
 def _is_span(one: Any) -> bool:
@@ -112,8 +112,8 @@ def _trace(one: Mapping[str, Any], place: int) -> Sequence[Span]:
 
 def _otlp_spans(raw: Sequence[Mapping[str, Any]]) -> Sequence[Span]:
     request = {"resource_spans": [{"scope_spans": [{"spans": list(raw)}]}]}
-    found = decode(otlp_request(Signal.TRACES, request)).spans
-    return [replace(span, attributes=_as_sent(span.attributes), resource=_RESOURCE) for span in found]
+    spans = decode(otlp_request(Signal.TRACES, request)).spans
+    return [replace(span, attributes=_as_sent(span.attributes), resource=_RESOURCE) for span in spans]
 
 
 def _as_sent(given: Attributes) -> Attributes:

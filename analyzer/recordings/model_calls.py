@@ -69,7 +69,7 @@ def _whole_calls(records: Records) -> Records:
         return joined
     if not records or not isinstance(records[0], dict) or _MARKS.isdisjoint(records[0]):
         return records
-    found = [_document(one) if isinstance(one, dict) else None for one in records]
+    found = [_document(record) if isinstance(record, dict) else None for record in records]
     if not any(found):
         return records
     pairs = zip(found, records, strict=True)

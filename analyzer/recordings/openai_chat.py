@@ -55,11 +55,11 @@ def is_openai_chat(records: Records) -> bool:
     if _are_messages(records):
         return _has_answer(records)
     is_answered = False
-    for one in records:
-        held = _held(one)
-        if not (_are_messages(held) or (not held and is_failed(one))):
+    for record in records:
+        held = _held(record)
+        if not (_are_messages(held) or (not held and is_failed(record))):
             return False
-        is_answered = is_answered or _has_answer(held) or (bool(held) and is_failed(one))
+        is_answered = is_answered or _has_answer(held) or (bool(held) and is_failed(record))
     return is_answered
 
 
@@ -77,10 +77,10 @@ def _spelled(records: Records) -> Records:
     Kimi CLI writes what is no message under roles of its own, such as ``_usage``, and one of them first.
     """
     if text_at(records[0], "role").startswith("_"):
-        records = [one for one in records if not text_at(one, "role").startswith("_")] or records
+        records = [record for record in records if not text_at(record, "role").startswith("_")] or records
     if not isinstance(records[0], dict) or _CAPITALS.isdisjoint(records[0]):
         return records
-    return [_with_small_keys(one, _DEEPEST) for one in records]
+    return [_with_small_keys(record, _DEEPEST) for record in records]
 
 
 def _with_small_keys(value: Any, levels: int) -> Any:
@@ -151,8 +151,8 @@ def _message(one: Mapping[str, Any]) -> Message:
     text = content if content.__class__ is str else text_of(content)
     if speaker is _AGENT:
         calls = tuple(_calls(one)) if "tool_calls" in one or "function_call" in one else ()
-        said = _said(speaker, text or json_text(one.get("refusal")), _name(one), calls)
-        return replace(said, finish=finish_of(one["finish_reason"])) if "finish_reason" in one else said
+        message = _said(speaker, text or json_text(one.get("refusal")), _name(one), calls)
+        return replace(message, finish=finish_of(one["finish_reason"])) if "finish_reason" in one else message
     if speaker is not Speaker.TOOL:
         return _said(speaker, text)
     error = error_text(one["error"]) if "error" in one else ""

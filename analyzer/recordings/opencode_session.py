@@ -33,7 +33,7 @@ def is_opencode(records: Records) -> bool:
     """Tell whether records are messages with parts, or an export that holds some."""
     messages = _entries(records)
     return all_have(messages, "info", "parts") and all(
-        text_at(one["info"], "role") in {"user", "assistant"} for one in messages
+        text_at(message["info"], "role") in {"user", "assistant"} for message in messages
     )
 
 
@@ -42,13 +42,13 @@ def _entries(records: Records) -> Records:
     if not all_have(records, "type", "sessionID", "part"):
         return unwrapped(records, "messages")
     info = {"role": "assistant", "sessionID": records[0]["sessionID"]}
-    return [{"info": info, "parts": [one["part"] for one in records]}]
+    return [{"info": info, "parts": [record["part"] for record in records]}]
 
 
 def read_opencode(records: Records) -> Spans:
     """Read one session."""
     entries = objects(_entries(records))
-    messages = [found for one in entries for found in _of_entry(one)]
+    messages = [message for entry in entries for message in _of_entry(entry)]
     error = entries[-1]["info"].get("error")
     ended = ""
     if isinstance(error, dict):

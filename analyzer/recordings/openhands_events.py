@@ -47,10 +47,10 @@ def is_openhands(records: Records) -> bool:
     events = objects(unwrapped(records, "history", "trajectory", "events"))
     if not events:
         return False
-    if all(text_at(one, "kind") in _KINDS for one in events):
+    if all(text_at(event, "kind") in _KINDS for event in events):
         return True
     return all("source" in one and ("action" in one or "observation" in one) for one in events) and any(
-        one["source"] == "agent" for one in events
+        event["source"] == "agent" for event in events
     )
 
 
@@ -74,7 +74,7 @@ def _runs(events: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
 
 def _read_run(events: list[Mapping[str, Any]]) -> Spans:
     of_sdk = "kind" in events[0]
-    is_numbered = all(json_text(one.get("id")).isdecimal() for one in events)
+    is_numbered = all(json_text(event.get("id")).isdecimal() for event in events)
     events = in_order(events, "id" if is_numbered else "timestamp")
     messages = [found for one in events for found in _of_event(one)] if of_sdk else list(_of_actions(events))
     return dialogue_spans(joined_answers(messages), name=_NAME, error=_error(events))

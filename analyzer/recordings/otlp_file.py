@@ -28,7 +28,7 @@ _SCOPES: Final = frozenset({"scopeSpans", "scope_spans", "instrumentationLibrary
 
 def is_otlp(records: Records) -> bool:
     """Tell whether all records are export requests."""
-    return all(isinstance(one, dict) and any(_signals(_request(one))) for one in records)
+    return all(isinstance(record, dict) and any(_signals(_request(record))) for record in records)
 
 
 def read_otlp(records: Records) -> Recording:

@@ -61,7 +61,7 @@ def _is_span(one: Any) -> bool:
 def _is_otlp(one: Mapping[str, Any]) -> bool:
     """Tell whether it is a span of OTLP outside a request, in either spelling."""
     keys = ({"trace_id", "span_id", "start_time_unix_nano"}, {"traceId", "spanId", "startTimeUnixNano"})
-    return any(each <= one.keys() for each in keys) and isinstance(one.get("attributes"), list | None)
+    return any(key <= one.keys() for key in keys) and isinstance(one.get("attributes"), list | None)
 
 
 def _is_annotation(one: Any) -> bool:

@@ -31,7 +31,7 @@ _NO_STATE: Final = frozenset({"[]", "{}"})
 
 def is_console(records: Records) -> bool:
     """Tell whether records are printed spans, with log records among them or without."""
-    return all(_is_span(one) or _is_log(one) for one in records) and any(map(_is_span, records))
+    return all(_is_span(record) or _is_log(record) for record in records) and any(map(_is_span, records))
 
 
 def _is_span(one: Any) -> bool:
@@ -52,9 +52,13 @@ def _is_log(one: Any) -> bool:
 
 def read_console(records: Records) -> Recording:
     """Read printed spans and log records."""
-    found = of_spans(_span(one) for one in records if _is_span(one))
-    logs = [_log(one) for one in records if not _is_span(one)]
-    return replace(found, requests=(*found.requests, (Signal.LOGS, encode_logs(logs)))) if logs else found
+    recording = of_spans(_span(record) for record in records if _is_span(record))
+    logs = [_log(record) for record in records if not _is_span(record)]
+    return (
+        replace(recording, requests=(*recording.requests, (Signal.LOGS, encode_logs(logs))))
+        if logs
+        else recording
+    )
 
 
 def _log(one: Mapping[str, Any]) -> LogRecord:
@@ -125,11 +129,11 @@ CONSOLE: Final = FileFormat(
 def is_go(records: Records) -> bool:
     """Tell whether all records are printed spans."""
     return bool(records) and all(
-        isinstance(one, dict)
-        and {"Name", "SpanContext", "Parent", "SpanKind", "StartTime", "Attributes"} <= one.keys()
-        and isinstance(one["SpanContext"], dict)
-        and {"TraceID", "SpanID"} <= one["SpanContext"].keys()
-        for one in records
+        isinstance(record, dict)
+        and {"Name", "SpanContext", "Parent", "SpanKind", "StartTime", "Attributes"} <= record.keys()
+        and isinstance(record["SpanContext"], dict)
+        and {"TraceID", "SpanID"} <= record["SpanContext"].keys()
+        for record in records
     )
 
 

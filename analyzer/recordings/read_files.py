@@ -163,10 +163,10 @@ def _read(plain: bytes) -> Recording:
     text = split_text(plain)
     if text is None:
         return Recording(requests=tuple(_protobuf_requests(plain)))
-    found = _recording_of(text)
-    if not found.requests and not found.conversations:
+    recording = _recording_of(text)
+    if not recording.requests and not recording.conversations:
         raise UnreadableInput("no agent speaks in it and no tool answers: at most a person's messages")
-    return replace(found, warnings=(*found.warnings, *text.warnings))
+    return replace(recording, warnings=(*recording.warnings, *text.warnings))
 
 
 def _recording_of(text: FileText) -> Recording:
@@ -209,7 +209,7 @@ def _known(records: Records, words: Words) -> Recording | None:
 
 
 def _parts(records: Records) -> list[Records]:
-    return [each if isinstance(each, list) else [each] for each in records]
+    return [record if isinstance(record, list) else [record] for record in records]
 
 
 def _format_of(records: Records) -> tuple[FileFormat | None, Records]:

@@ -73,7 +73,7 @@ class FileFormat:
 
     def of(self, records: Records) -> FileFormat | None:
         """Return what recognises records: this format or one of its kinds; ``None`` without any."""
-        return next((one for one in self.kinds or (self,) if one.recognizes(records)), None)
+        return next((kind for kind in self.kinds or (self,) if kind.recognizes(records)), None)
 
 
 def read_as(
@@ -130,9 +130,9 @@ def merged(recordings: Iterable[Recording]) -> Recording:
     """Return the contents of several recordings as one."""
     found = tuple(recordings)
     return Recording(
-        requests=tuple(request for each in found for request in each.requests),
-        conversations=tuple(one for each in found for one in each.conversations),
-        warnings=tuple(dict.fromkeys(warning for each in found for warning in each.warnings)),
+        requests=tuple(request for recording in found for request in recording.requests),
+        conversations=tuple(conversation for recording in found for conversation in recording.conversations),
+        warnings=tuple(dict.fromkeys(warning for recording in found for warning in recording.warnings)),
     )
 
 

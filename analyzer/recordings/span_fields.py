@@ -183,13 +183,13 @@ def _encoded(messages: Iterable[Message]) -> str:
     return to_json(told) if told else ""
 
 
-def _parts(one: Message) -> Iterator[dict[str, Any]]:
-    if one.role == "tool":
-        answered = one.answers[0] if one.answers else ""
-        yield {"type": "tool_call_response", "id": answered, "response": one.text}
-    elif one.text:
-        yield {"type": "text", "content": one.text}
-    for call in one.calls:
+def _parts(message: Message) -> Iterator[dict[str, Any]]:
+    if message.role == "tool":
+        answered = message.answers[0] if message.answers else ""
+        yield {"type": "tool_call_response", "id": answered, "response": message.text}
+    elif message.text:
+        yield {"type": "text", "content": message.text}
+    for call in message.calls:
         yield {"type": "tool_call", "id": call.call_id, "name": call.name, "arguments": call.arguments}
-    if one.results:
-        yield {"type": "tool_call_response", "id": "".join(one.answers[:1]), "response": one.results}
+    if message.results:
+        yield {"type": "tool_call_response", "id": "".join(message.answers[:1]), "response": message.results}

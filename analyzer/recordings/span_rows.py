@@ -162,15 +162,15 @@ def _is_span(one: Any) -> bool:
 
 def _rows(records: Records) -> Records:
     """Return rows; those listed below their trace get its id."""
-    found = rows_of(records)
-    only = found[0] if len(found) == 1 and isinstance(found[0], dict) else {}
-    x_ray = objects(only.get("Traces")) or found
+    rows = rows_of(records)
+    only = rows[0] if len(rows) == 1 and isinstance(rows[0], dict) else {}
+    x_ray = objects(only.get("Traces")) or rows
     if all_have(x_ray[:1], "Id", "Segments"):
         return [row for trace in objects(x_ray) for row in _x_ray_rows(trace)]
     held = only.get("spans", only.get("content"))
     trace = text_at(only, "trace_id") or text_at(only, "traceId")
     if not isinstance(held, list) or not all(isinstance(one, dict) for one in held):
-        return found
+        return rows
     return [{"trace_id": trace, **one} for one in held] if trace else held
 
 
@@ -190,7 +190,7 @@ def _x_ray_rows(trace: _Row) -> Iterator[_Row]:
             "parent_span_id": one.get("parent_id"),
             "attributes": {key: value for held in noted for key, value in held.items()},
             "status_code": "ERROR" if failed else "UNSET",
-            "status_message": next((text_at(each, "message") for each in causes), ""),
+            "status_message": next((text_at(cause, "message") for cause in causes), ""),
             **{key: one.get(key) for key in ("name", "start_time", "end_time")},
         }
         left += [{**each, "parent_id": one.get("id")} for each in objects(one.get("subsegments"))]
@@ -260,9 +260,9 @@ def _status(one: _Row, message: str) -> SpanStatus:
         one.get("success") in _FAILED or _at(one, "event.outcome") in _FAILED or one.get("error") is True
     )
     known = _found(one, "status")
-    told = status_of(int(known) if isinstance(known, str) and known.isdecimal() else known)
+    status = status_of(int(known) if isinstance(known, str) and known.isdecimal() else known)
     has_error = bool(message) and known is None
-    return SpanStatus.ERROR if told is not SpanStatus.ERROR and (is_failed or has_error) else told
+    return SpanStatus.ERROR if status is not SpanStatus.ERROR and (is_failed or has_error) else status
 
 
 def _told(one: _Row) -> dict[str, AttributeValue]:

@@ -43,7 +43,7 @@ def _is_error(one: Any) -> bool:
 
 def answers_of(records: Records) -> list[Any] | None:
     """Return the answers that the events of streams make up; ``None`` if not all records are events."""
-    if not all(is_event(one) or _is_error(one) for one in records):
+    if not all(is_event(record) or _is_error(record) for record in records):
         return None
     events = list(map(_as_sent, records))
     join = _join_of(events)
@@ -53,7 +53,7 @@ def answers_of(records: Records) -> list[Any] | None:
 def _join_of(records: Records) -> Callable[[Records], list[Any]] | None:
     first, kind = records[0], text_at(records[0], "type")
     if kind in _OF_PAGES:
-        return None if _SAID_ON_PAGES.isdisjoint(text_at(one, "type") for one in records) else _of_pages
+        return None if _SAID_ON_PAGES.isdisjoint(text_at(record, "type") for record in records) else _of_pages
     if first.get("object") == "chat.completion.chunk":
         return _of_chunks
     if "done" in first:
@@ -61,7 +61,7 @@ def _join_of(records: Records) -> Callable[[Records], list[Any]] | None:
     if kind.startswith("response."):
         return _of_responses
     if _is_of_converse(first):
-        return None if all("metadata" in one for one in records) else _of_converse
+        return None if all("metadata" in record for record in records) else _of_converse
     return _of_blocks
 
 
@@ -69,9 +69,9 @@ def _of_chunks(chunks: Iterable[_Object]) -> list[Any]:
     """Join the chunks of chat completions, which may be mixed with those of others."""
     by_id: dict[str, list[_Object]] = {}
     key = ""
-    for one in chunks:
-        key = text_at(one, "id") or key
-        by_id.setdefault(key, []).append(one)
+    for chunk in chunks:
+        key = text_at(chunk, "id") or key
+        by_id.setdefault(key, []).append(chunk)
     return [_completion(parts) for parts in by_id.values() if any(map(_says, parts))]
 
 
@@ -81,17 +81,17 @@ def _says(chunk: _Object) -> bool:
 
 
 def _completion(chunks: Sequence[_Object]) -> _Object:
-    choices = [each for one in chunks for each in objects(one.get("choices"))]
+    choices = [each for chunk in chunks for each in objects(chunk.get("choices"))]
     deltas = [object_at(one, "delta") for one in choices if not one.get("index")]
     calls: dict[Any, dict[str, Any]] = {}
-    for asked in (each for one in deltas for each in objects(one.get("tool_calls"))):
+    for asked in (each for delta in deltas for each in objects(delta.get("tool_calls"))):
         call = calls.setdefault(asked.get("index", len(calls)), {"id": "", "name": [], "arguments": []})
         function = object_at(asked, "function")
         call["id"] = call["id"] or json_text(asked.get("id"))
         call["name"].append(json_text(function.get("name")))
         call["arguments"].append(json_text(function.get("arguments")))
     message: dict[str, Any] = {"role": "assistant"}
-    message |= {key: "".join(text_at(one, key) for one in deltas) for key in ("content", "refusal")}
+    message |= {key: "".join(text_at(delta, key) for delta in deltas) for key in ("content", "refusal")}
     if calls:
         message["tool_calls"] = [
             {"id": one["id"], "function": {key: "".join(one[key]) for key in ("name", "arguments")}}
@@ -100,7 +100,7 @@ def _completion(chunks: Sequence[_Object]) -> _Object:
     finish = next((one["finish_reason"] for one in reversed(choices) if one.get("finish_reason")), None)
     choice = {"index": 0, "message": message, "finish_reason": finish}
     answer = {"object": "chat.completion", "choices": [choice]}
-    return {**answer, **{key: one[key] for one in chunks for key in ("model", "error") if one.get(key)}}
+    return {**answer, **{key: chunk[key] for chunk in chunks for key in ("model", "error") if chunk.get(key)}}
 
 
 def _of_ollama(lines: Iterable[_Object]) -> list[Any]:
@@ -259,12 +259,12 @@ def _converse_answer(events: Iterable[_Object]) -> _Object:
 
 
 def _converse_block(pieces: Sequence[_Object]) -> _Object:
-    calls = [one["toolUse"] for one in pieces if _is_object(one.get("toolUse"))]
+    calls = [piece["toolUse"] for piece in pieces if _is_object(piece.get("toolUse"))]
     if calls:
-        return {"toolUse": {**calls[0], "input": "".join(text_at(one, "input") for one in calls)}}
-    if any("reasoningContent" in one for one in pieces):
+        return {"toolUse": {**calls[0], "input": "".join(text_at(call, "input") for call in calls)}}
+    if any("reasoningContent" in piece for piece in pieces):
         return {"reasoningContent": {}}
-    return {"text": "".join(text_at(one, "text") for one in pieces)}
+    return {"text": "".join(text_at(piece, "text") for piece in pieces)}
 
 
 # --- pages made with the AI SDK ---
@@ -309,7 +309,7 @@ def _page_answer(events: Iterable[_Object]) -> _Object:
 
 def _page_part(events: Sequence[_Object]) -> _Object:
     if events[0].get("type") == "text-delta":
-        return {"type": "text", "text": "".join(text_at(one, "delta") for one in events)}
-    told = {key: one[key] for one in events for key in _OF_TOOLS if key in one}
+        return {"type": "text", "text": "".join(text_at(event, "delta") for event in events)}
+    told = {key: event[key] for event in events for key in _OF_TOOLS if key in event}
     state = "output-error" if "errorText" in told else "output-available" if "output" in told else "input"
     return {**told, "type": f"tool-{json_text(told.get('toolName'))}", "state": state}

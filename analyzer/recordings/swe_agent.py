@@ -41,7 +41,7 @@ def _is_mini(document: Mapping[str, Any]) -> bool:
 
 def read_swe_agent(records: Records) -> Spans:
     """Read the runs of a file."""
-    return (span for one in records for span in _run(one))
+    return (span for record in records for span in _run(record))
 
 
 def _run(document: Mapping[str, Any]) -> Any:

@@ -135,11 +135,11 @@ def rows_of(records: Records) -> Records:
         return records
     columns, data = only.get("columns"), only.get("data", only.get("rows"))
     if isinstance(columns, list) and isinstance(data, list):
-        columns = [each.get("name") if isinstance(each, dict) else each for each in columns]
+        columns = [column.get("name") if isinstance(column, dict) else column for column in columns]
         is_table = all(isinstance(row, list) and len(row) == len(columns) for row in data)
         return [dict(zip(map(str, columns), row, strict=True)) for row in data] if is_table else records
     if isinstance(columns, list) and all(isinstance(each, dict) and "values" in each for each in columns):
-        only = {str(each.get("name")): each["values"] for each in columns}
+        only = {str(column.get("name")): column["values"] for column in columns}
     return _transposed(only) or records
 
 
@@ -149,7 +149,7 @@ def _transposed(columns: Mapping[str, Any]) -> Records:
         range(len(each)) if isinstance(each, list) else each.keys() if isinstance(each, dict) else ()
         for each in columns.values()
     ]
-    if not places or not places[0] or any(each != places[0] for each in places):
+    if not places or not places[0] or any(place != places[0] for place in places):
         return []
     if not _ROW_KEYS.isdisjoint(places[0]):
         return list(columns.values())

@@ -76,17 +76,19 @@ def read_runs(
     from analyzer.recordings.read_files import read_recording  # noqa: PLC0415 - fifty formats; in a thread
 
     recordings = [read_recording(one) for one in plain]
-    traces = [request for one in recordings for request in one.traces]
-    logs = [body for one in recordings for body in one.bodies(Signal.LOGS)]
+    traces = [request for recording in recordings for request in recording.traces]
+    logs = [body for recording in recordings for body in recording.bodies(Signal.LOGS)]
     runs = rebuild(traces, logs, reader=reader)
-    told = [one.trajectory for recording in recordings for one in recording.conversations]
-    found = [run.trajectory for run in runs] + told
+    trajectories = [
+        conversation.trajectory for recording in recordings for conversation in recording.conversations
+    ]
+    found = [run.trajectory for run in runs] + trajectories
     if not found:
         raise UnreadableInput("this holds no run: no spans of agents and no conversation in it")
     del found[MOST_RUNS + 1 :]
     if json_bytes(found) > MOST_HELD:
         raise UnreadableInput(f"its runs take more than {MOST_HELD >> 20} MiB: too many steps, or too long")
-    warned = [warning for one in recordings for warning in one.warnings]
+    warned = [warning for recording in recordings for warning in recording.warnings]
     return [clean(expecting(_warned(trajectory, warned), reference)) for trajectory in found]
 
 

@@ -49,7 +49,7 @@ _UNSAID: Final = ("reasoning", "step-start", "data-", "source", "tool-approval")
 def is_vercel(records: Records) -> bool:
     """Tell whether records are messages of the SDK in either form, or documents that hold some."""
     return _are_messages(records) or all(
-        isinstance(one, dict) and _are_messages([*_asked(one), *_answers(one)]) for one in records
+        isinstance(record, dict) and _are_messages([*_asked(record), *_answers(record)]) for record in records
     )
 
 
@@ -67,7 +67,7 @@ def _answers(document: Mapping[str, Any]) -> list[Any]:
     steps = objects(document.get("steps"))
     last = next(reversed(steps), None)
     said = [object_at(one, "response").get("messages") for one in (document, last)]
-    kept = [{"role": "assistant", "content": one["content"]} for one in steps if one.get("content")]
+    kept = [{"role": "assistant", "content": step["content"]} for step in steps if step.get("content")]
     found = next((one for one in said if isinstance(one, list) and one), [streamed] if streamed else kept)
     return [*found[:-1], *(ended(one, document.get("finishReason")) for one in found[-1:])]
 

@@ -71,8 +71,8 @@ def _calls(records: Records) -> Records:
 def read_weave(records: Records) -> Spans:
     """Read calls, in any order."""
     calls = objects(_calls(records))
-    callers = {str(one.get("parent_id")) for one in calls}
-    return (_span(one, callers) for one in calls)
+    callers = {str(call.get("parent_id")) for call in calls}
+    return (_span(call, callers) for call in calls)
 
 
 def _span(one: Mapping[str, Any], callers: Collection[str]) -> Span:

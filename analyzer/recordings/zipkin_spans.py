@@ -39,10 +39,10 @@ _EVENT: Final = re.compile(
 def is_zipkin(records: Records) -> bool:
     """Tell whether all records are spans, or traces as lists of spans."""
     return any(True for _ in _spans(records)) and all(
-        isinstance(one, dict)
-        and {"id", "traceId", "timestamp"} <= one.keys() <= _KEYS
-        and _HEX.fullmatch(str(one["traceId"])) is not None
-        for one in _spans(records)
+        isinstance(span, dict)
+        and {"id", "traceId", "timestamp"} <= span.keys() <= _KEYS
+        and _HEX.fullmatch(str(span["traceId"])) is not None
+        for span in _spans(records)
     )
 
 

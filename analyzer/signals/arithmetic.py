@@ -128,7 +128,7 @@ def wrong_calculations(text: str) -> Iterator[WrongCalculation]:
 
 def _likelier(right: float, stated: float, left: _Expression, result: _Expression) -> tuple[float, float]:
     """Return the right and the stated result, with points as thousands separators if that is nearer."""
-    grouped = tuple(_evaluate([_ungrouped(one) for one in each.pieces]) for each in (left, result))
+    grouped = tuple(_evaluate([_ungrouped(piece) for piece in each.pieces]) for each in (left, result))
     if grouped[0] is None or grouped[1] is None:
         return right, stated
     ways = ((right, stated), (grouped[0], grouped[1]))

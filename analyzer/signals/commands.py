@@ -90,18 +90,20 @@ def call_name(step: Step) -> str:
     name of a command that does no more than that. A command that tells nothing, such as a script, has the
     tool's name.
     """
-    found = commands_of(step)
-    if not found:
+    commands = commands_of(step)
+    if not commands:
         return step.target or ""
-    telling = [one for one in found if deed_of(one)] or [one for one in found if not one.startswith("read ")]
-    last = (telling or found)[-1]
+    telling = [one for one in commands if deed_of(one)] or [
+        one for one in commands if not one.startswith("read ")
+    ]
+    last = (telling or commands)[-1]
     return last if deed_of(last) or looks_up(last) else step.target or ""
 
 
 def prints_others_words(step: Step) -> bool:
     """Tell whether a shell only prints what others wrote: files, logs, lines that match."""
-    found = commands_of(step)
-    return bool(found) and all(not _PRINTS.isdisjoint(one.split()) for one in found)
+    commands = commands_of(step)
+    return bool(commands) and all(not _PRINTS.isdisjoint(one.split()) for one in commands)
 
 
 def commands_of(step: Step) -> tuple[str, ...]:
@@ -171,8 +173,8 @@ def _name(command: str) -> str:
 def _words(parts: Sequence[str]) -> Iterator[str]:
     """Yield the words that name a command: the program, and its subcommands up to the first argument."""
     start = next((place for place, one in enumerate(parts) if not _BEFORE.fullmatch(one)), len(parts))
-    for one in parts[start : start + 1]:
-        yield "script" if _SCRIPT.match(one) else _PROGRAMS.get(one, one.rpartition("/")[2])
+    for part in parts[start : start + 1]:
+        yield "script" if _SCRIPT.match(part) else _PROGRAMS.get(part, part.rpartition("/")[2])
     left = 2 if parts[start : start + 1] and parts[start] in _OF_TWO_WORDS else 1
     place = start + 1
     while place < len(parts) and left:

@@ -70,7 +70,7 @@ def heard_faults(steps: Sequence[Step], is_fault: Callable[[str], bool]) -> tupl
     """Return the failures that only model calls show, in the order in which they are received."""
     turns = sorted({*_turns(steps), *((at, at) for at, step in enumerate(steps) if step.said)})
     heard = [(asker, hearer, *each) for asker, hearer in turns for each in _results(steps, asker, hearer)]
-    found: list[HeardFault] = []
+    faults: list[HeardFault] = []
     succeeded: dict[tuple[str, str], int] = {}  # where agents and tools last ask for what succeeds
     for asker, hearer, tool, text in reversed(heard):
         pair = steps[hearer].agent, tool
@@ -78,12 +78,12 @@ def heard_faults(steps: Sequence[Step], is_fault: Callable[[str], bool]) -> tupl
             is_one_of_several = sum(call.name == tool for call in steps[asker].calls) > 1
             is_later = asker == hearer or not is_one_of_several or succeeded.get(pair, -1) > asker
             is_repaired = pair in succeeded and is_later
-            found.append(
+            faults.append(
                 HeardFault(asker=asker, hearer=hearer, tool=tool, text=text, is_repaired=is_repaired)
             )
         else:
             succeeded.setdefault(pair, asker)
-    return tuple(reversed(found))
+    return tuple(reversed(faults))
 
 
 def _turns(steps: Sequence[Step]) -> Iterator[tuple[int, int]]:
@@ -109,9 +109,9 @@ def _results(steps: Sequence[Step], asker: int, hearer: int) -> Iterator[tuple[s
     calls, step = steps[asker].calls, steps[hearer]
     names = {call.call_id: call.name for call in calls if call.call_id}
     text, messages = (step.output, step.said) if asker == hearer else (step.input, step.heard)
-    for one in messages:
-        if one.role != "tool":
+    for message in messages:
+        if message.role != "tool":
             continue
-        called = next((names[answered] for answered in one.answers if answered in names), "")
-        tool = called or one.author or (calls[0].name if len(calls) == 1 else "")
-        yield tool, text[one.start : one.end].strip()[:_LONGEST]
+        called = next((names[answered] for answered in message.answers if answered in names), "")
+        tool = called or message.author or (calls[0].name if len(calls) == 1 else "")
+        yield tool, text[message.start : message.end].strip()[:_LONGEST]

@@ -66,7 +66,7 @@ class Given:
     def __init__(self, reading: Reading) -> None:
         """Join the words of people once: each repeated text is searched for in them."""
         self._reading: Final = reading
-        people = (one.kind is StepKind.HUMAN for one in reading.steps)
+        people = (step.kind is StepKind.HUMAN for step in reading.steps)
         self._people: Final = "\n".join(compress(reading.texts, people))
         self._task: Final = _collapsed(reading.trajectory.task)
 

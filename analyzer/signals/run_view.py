@@ -217,15 +217,15 @@ def _read(trajectory: Trajectory) -> Reading:
     )
     faulty = [fault is not Fault.NONE for fault in faults]
     roles = _roles(trajectory, texts, faulty)
-    asked = callers_of(steps)
+    callers = callers_of(steps)
     return Reading(
         trajectory=trajectory,
         outputs=outputs,
         texts=texts,
         roles=roles,
         faults=faults,
-        repaired=repaired(steps, faulty, asked, trajectory.task),
-        responsible_steps=responsible_steps(steps, _speaking_for_others(trajectory, roles), asked),
+        repaired=repaired(steps, faulty, callers, trajectory.task),
+        responsible_steps=responsible_steps(steps, _speaking_for_others(trajectory, roles), callers),
         failures_told=told,
         heard_faults=() if trajectory.is_recorded_conversation else heard_faults(steps, reports_failure),
     )

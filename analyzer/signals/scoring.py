@@ -61,11 +61,11 @@ _NAMED_FROM: Final = 0.25
 """Share of unreadable steps from which the verdict's reason mentions them."""
 
 
-def posterior(reading: Reading, found: Sequence[Finding]) -> tuple[float, ...]:
+def posterior(reading: Reading, findings: Sequence[Finding]) -> tuple[float, ...]:
     """Return the probability of each step, in order; they sum to 1."""
-    idle = frozenset(finding.step for finding in found if finding.is_idle)
-    added, before = marks(reading, found), list(prior(reading.roles, idle))
-    ending = {finding.step for finding in found if finding.ended_run}
+    idle = frozenset(finding.step for finding in findings if finding.is_idle)
+    added, before = marks(reading, findings), list(prior(reading.roles, idle))
+    ending = {finding.step for finding in findings if finding.ended_run}
     for step in ending:
         role = reading.roles[step]
         before[step] = max(before[step], _SHORT_PRIOR[-1] + _ROLE_ODDS[role] - _ROLE_ODDS[_SHORT_RUN[-1]])
@@ -92,10 +92,10 @@ def _shortened(weights: Sequence[float], added: Sequence[float], unit: float) ->
     return [weight if mark > 0 else weight * scale for weight, mark in zip(weights, added, strict=True)]
 
 
-def marks(reading: Reading, found: Sequence[Finding]) -> tuple[float, ...]:
+def marks(reading: Reading, findings: Sequence[Finding]) -> tuple[float, ...]:
     """Return the log-odds that the findings add to each step."""
     strongest: dict[tuple[int, str], float] = {}
-    for finding in found:  # two findings of one signal on a step are one piece of evidence
+    for finding in findings:  # two findings of one signal on a step are one piece of evidence
         key = (finding.step, finding.signal)
         strongest[key] = max(finding.weight, strongest.get(key, finding.weight))
     added = [0.0] * len(reading.steps)
@@ -125,13 +125,13 @@ class Limit:
     """A sentence; empty if there is nothing to add to the verdict's own reason."""
 
 
-def earned(confidence: float, reading: Reading, found: Sequence[Finding], step: int) -> Limit:
+def earned(confidence: float, reading: Reading, findings: Sequence[Finding], step: int) -> Limit:
     """Return the confidence that a verdict on ``step`` deserves, and the strongest limitation, if any.
 
     Sources of the limits: how often signals were right in labelled runs of this kind (``docs/accuracy.md``).
     The authors of the rules had read these runs.
     """
-    mine = [finding.weight for finding in found if finding.step == step and finding.weight > 0]
+    mine = [finding.weight for finding in findings if finding.step == step and finding.weight > 0]
     if max(mine, default=0.0) >= _PROOF:
         return Limit(most=confidence)
     tempered = _tempered(confidence)

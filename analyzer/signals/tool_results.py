@@ -280,7 +280,7 @@ def _command_failed(result: str) -> bool:
         return any(isinstance(code, int) and code != 0 for code in codes)
     last = result.rpartition("\n")[2]
     patterns = (_LAST_EXIT.search(last), _LAST_REPORT.match(last), _CANNOT_READ.match(last))
-    return any(found is not None for found in patterns)
+    return any(pattern is not None for pattern in patterns)
 
 
 def _check_failed(result: str, name: str) -> bool:
@@ -368,7 +368,7 @@ def refused_entries(result: str) -> tuple[Mapping[Any, Any], ...]:
     lists += [one for one in value.values() if isinstance(one, list)] if isinstance(value, Mapping) else []
     for one in lists:
         entries = [each for each in one if isinstance(each, Mapping)]
-        refused = tuple([each for each in entries if _is_refused(each)])
+        refused = tuple([entry for entry in entries if _is_refused(entry)])
         if len(entries) == len(one) > len(refused) > 0:
             return refused
     return ()

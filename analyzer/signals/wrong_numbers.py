@@ -253,7 +253,7 @@ def _place_of(text: str, shown: str) -> tuple[re.Match[str] | None, bool]:
     """Return where a text states a number, and whether it only numbers a list or is in a program's log."""
     alone = rf"(?<![\w.,]){re.escape(shown)}(?![\w]|[.,]\d)"
     places = [*re.finditer(alone, text)] or [*re.finditer(re.escape(shown), text)]
-    telling = (one for one in places if not is_logged(text, one) and not _numbers_a_list(text, one))
+    telling = (place for place in places if not is_logged(text, place) and not _numbers_a_list(text, place))
     found = next(telling, None)
     return found or next(iter(places), None), bool(places) and found is None
 

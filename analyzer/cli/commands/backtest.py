@@ -138,7 +138,7 @@ def backtest(
     if resolve and not runs.issues:
         raise WrongUsage("--resolve: expected the id of an issue")
     if runs.replays:
-        require_prices([each.tape for each in runs.replays.values()], budget_usd, max_calls)
+        require_prices([replay.tape for replay in runs.replays.values()], budget_usd, max_calls)
     try:
         found = asyncio.run(_run(runs, wanted))
     except OSError as error:
@@ -160,17 +160,18 @@ def backtest(
 
 def _conclude(issues: Sequence[NamedIssue], found: Backtest, *, resolves: bool) -> None:
     """Resolve the issues whose fix is proved, or say how to once the fix is released."""
-    proved = [one for one in issues if one.is_proved_by(found)]
+    proved = [issue for issue in issues if issue.is_proved_by(found)]
     if resolves:
         resolve_issues(proved)
-    for one in issues:
-        if one not in proved:
-            complain(f"issue {one.issue}: not resolved: too few of its own runs were replayed")
+    for named_issue in issues:
+        if named_issue not in proved:
+            complain(f"issue {named_issue.issue}: not resolved: too few of its own runs were replayed")
         elif resolves:
-            complain(f"issue {one.issue}: resolved")
+            complain(f"issue {named_issue.issue}: resolved")
         else:
             complain(
-                f"issue {one.issue}: fixed; once that is released: `blamespan issues resolve {one.issue}`"
+                f"issue {named_issue.issue}: fixed; once that is released:"
+                f" `blamespan issues resolve {named_issue.issue}`"
             )
 
 

@@ -130,7 +130,9 @@ def bench(
     drawn: list[Mapping[str, Any]] = []
     with ExitStack() as stack:
         asks = any(settings_of(contender).model for contender in contenders) and not no_cache
-        kept = stack.enter_context(open_cache(cache or _data_dir() / _CACHE, complain)) if asks else None
+        reply_cache = (
+            stack.enter_context(open_cache(cache or _data_dir() / _CACHE, complain)) if asks else None
+        )
         plan = Plan(
             training=tuple(run for path in train or [] for run in _read(path)),
             trained_on=", ".join(path.name for path in train or []),
@@ -139,7 +141,7 @@ def bench(
             floor=floor or 0.0,
             budget=None if budget_usd is None else _budget(contenders, budget_usd),
             concurrency=concurrency,
-            cache=kept,
+            cache=reply_cache,
             second=second_labels(labelled([r for path in second for r in _read(path)])) if second else None,
             excluded=_ids(exclude),
         )

@@ -151,9 +151,9 @@ async def _verdict(running: Running, listener: _RecordingAnalyst) -> StoredVerdi
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
         if listener.trajectory is not None:
-            found = await running.find(listener.trajectory.run_id)
-            if found:
-                return found[0]
+            verdicts = await running.find(listener.trajectory.run_id)
+            if verdicts:
+                return verdicts[0]
         await asyncio.sleep(0.02)
     raise CommandFailed(f"no verdict within {_PATIENCE_S:.0f} s; this is a bug, please report it")
 

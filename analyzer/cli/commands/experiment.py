@@ -185,7 +185,7 @@ def experiment(
     options = Options(most_trials=trials, parallel=parallel, timeout_s=timeout, seed=seed)
     if retry:
         _checks(given, {})  # refused before anything is read
-        asked = RetryRequest(
+        retry_request = RetryRequest(
             place=Path(run),
             command=given.command,
             check=lambda variables: every(_checks(given, variables)),
@@ -196,7 +196,7 @@ def experiment(
             gate=gate,
         )
         excluded = (url, step, agent, change, text, tenant, keep, dry_run or None, again or None)
-        retry_pilot(asked, output, excluded=excluded)
+        retry_pilot(retry_request, output, excluded=excluded)
         return
     if gate is not None:
         raise WrongUsage("--gate: expected --retry too")

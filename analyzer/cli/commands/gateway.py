@@ -112,15 +112,15 @@ def _tape(path: Path, logs: list[Path], rules: ToolRules) -> Tape:
         raise CommandFailed(f"{path}: expected one run with spans, found {len(runs)}")
     assert runs[0].trace is not None
     run = Run(trace=runs[0].trace, trajectory=runs[0].trajectory, reader=reader_here())
-    found = read_tape(run, allow_tools=rules.allowed)
-    obstacle = found if isinstance(found, NotReplayable) else undeclared_tool(found, rules)
+    tape = read_tape(run, allow_tools=rules.allowed)
+    obstacle = tape if isinstance(tape, NotReplayable) else undeclared_tool(tape, rules)
     if obstacle is not None:
         complain(f"{path}: not replayable ({obstacle.obstacle.value}): {obstacle.reason}")
         for line in obstacle.mend:
             complain(f"mend: {line}")
         raise typer.Exit(1)
-    assert isinstance(found, Tape)
-    return found
+    assert isinstance(tape, Tape)
+    return tape
 
 
 def _options(listen: str, upstream: str | None, allowed: frozenset[str], max_calls: int) -> GatewayOptions:

@@ -221,8 +221,8 @@ def _weigh(tried: Sequence[Tried], out: Path) -> None:
     """Write the labels again, weighted so that no position dominates."""
     failures = [each.failure for each in tried if each.failure is not None]
     lines = [
-        {**each.document, "label": {**each.document["label"], "weight": weight}}
-        for each, weight in zip(failures, balanced_weights(failures), strict=True)
+        {**failure.document, "label": {**failure.document["label"], "weight": weight}}
+        for failure, weight in zip(failures, balanced_weights(failures), strict=True)
     ]
     out.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
 

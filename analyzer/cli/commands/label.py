@@ -62,11 +62,13 @@ def label_run(
     with opened_store(settings, "verdicts") as db:
         verdicts, labels = RunStore(db), LabelStore(db)
         verdict = find_run(verdicts, run, None if tenant is None else Tenant(tenant))
-        given = accept_label(labels, verdict, statement, time.time_ns(), verdicts=verdicts, clean=clean)
+        accepted_label = accept_label(
+            labels, verdict, statement, time.time_ns(), verdicts=verdicts, clean=clean
+        )
     if output is OutputFormat.JSON:
-        print_json(given.to_json())
+        print_json(accepted_label.to_json())
     else:
-        _show(given, verdict)
+        _show(accepted_label, verdict)
 
 
 def user_name() -> str:
@@ -77,19 +79,21 @@ def user_name() -> str:
         return ""
 
 
-def _show(given: AcceptedLabel, verdict: StoredVerdict) -> None:
-    label, screen = given.label, console()
-    screen.print(plain(f"{label.run_id}: {_in_words(given, verdict)}", 500))
-    if label.kind in {LabelKind.CONFIRMED, LabelKind.CORRECTED} and given.obstacle:
-        screen.print(f"The label is stored, but no ranker can learn from it: {given.obstacle}.", style="dim")
-    if given.trace_obstacle:
-        screen.print(f"The trace is not corrected: {given.trace_obstacle}.", style="dim")
+def _show(accepted_label: AcceptedLabel, verdict: StoredVerdict) -> None:
+    label, screen = accepted_label.label, console()
+    screen.print(plain(f"{label.run_id}: {_in_words(accepted_label, verdict)}", 500))
+    if label.kind in {LabelKind.CONFIRMED, LabelKind.CORRECTED} and accepted_label.obstacle:
+        screen.print(
+            f"The label is stored, but no ranker can learn from it: {accepted_label.obstacle}.", style="dim"
+        )
+    if accepted_label.trace_obstacle:
+        screen.print(f"The trace is not corrected: {accepted_label.trace_obstacle}.", style="dim")
     elif label.kind is not LabelKind.CONFIRMED:
         screen.print("The service corrects the trace within seconds, or when it starts again.", style="dim")
 
 
-def _in_words(given: AcceptedLabel, verdict: StoredVerdict) -> str:
-    label = given.label
+def _in_words(accepted_label: AcceptedLabel, verdict: StoredVerdict) -> str:
+    label = accepted_label.label
     blamed = agent_label(label.agent or UNKNOWN_AGENT) + (
         "" if label.step is None else f", step {label.step}"
     )
@@ -185,13 +189,13 @@ def list_queue(tenant: str | None, data_dir: Path | None, limit: int, output: Ou
             return _issues(store, names)
 
         with closing(RunArchive(database)) as archive:
-            found = asyncio.run(LabelQueue(archive, issues_of).read(Tenant(tenant or ""), limit))
-    runs = [queued_run(each) for each in found.questions]
+            queue = asyncio.run(LabelQueue(archive, issues_of).read(Tenant(tenant or ""), limit))
+    runs = [queued_run(question) for question in queue.questions]
     if output is OutputFormat.JSON:
         for run in runs:
             print_json(asdict(run))
         return
-    _show_queue(runs, found)
+    _show_queue(runs, queue)
 
 
 def _issues(store: IssueStore, names: Sequence[RunName]) -> dict[RunName, Issue]:
@@ -204,7 +208,7 @@ def _issues(store: IssueStore, names: Sequence[RunName]) -> dict[RunName, Issue]
     return {name: issue for name, issue in found.items() if issue is not None}
 
 
-def _show_queue(runs: Sequence[QueuedRun], found: Queue) -> None:
+def _show_queue(runs: Sequence[QueuedRun], queue: Queue) -> None:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in ("run", "asked because", "verdict", "task"):
         table.add_column(name, overflow="fold")
@@ -217,8 +221,8 @@ def _show_queue(runs: Sequence[QueuedRun], found: Queue) -> None:
             "Answer with `blamespan label RUN --step N`, `label RUN right`, `label RUN wrong`,"
             " or on the page /queue."
         )
-    answers = f"{counted(found.answered, 'newest failed run')} with an answer"
-    screen.print(f"{answers}, {found.proved} of them from an experiment." if found.proved else f"{answers}.")
+    answers = f"{counted(queue.answered, 'newest failed run')} with an answer"
+    screen.print(f"{answers}, {queue.proved} of them from an experiment." if queue.proved else f"{answers}.")
 
 
 def _verdict(run: QueuedRun) -> str:

@@ -75,10 +75,12 @@ def proposed(traces: Sequence[Trace]) -> SpanMapping:
         CommandFailed: there are no such runs.
     """
     reader = reader_here()
-    found = [read_acts(trace.spans, reader) for trace in traces]
-    unread = [ordering for ordering in found if ordering.inferred is not None]
+    orderings = [read_acts(trace.spans, reader) for trace in traces]
+    unread = [ordering for ordering in orderings if ordering.inferred is not None]
     if not unread:
-        dialects = {action.dialect for ordering in found for action in ordering.actions if action is not None}
+        dialects = {
+            action.dialect for ordering in orderings for action in ordering.actions if action is not None
+        }
         known = (
             f"a dialect reads it ({', '.join(sorted(dialects))})"
             if dialects
@@ -88,10 +90,10 @@ def proposed(traces: Sequence[Trace]) -> SpanMapping:
     mappings = [_proposal(ordering) for ordering in unread]
     return replace(
         mappings[0],
-        scopes=tuple(dict.fromkeys(scope for each in mappings for scope in each.scopes)),
+        scopes=tuple(dict.fromkeys(scope for mapping in mappings for scope in mapping.scopes)),
         kinds=_joined([each.kinds for each in mappings if each.kind_attribute == mappings[0].kind_attribute]),
-        names=_joined([each.names for each in mappings]),
-        fields=_joined([each.fields for each in mappings]),
+        names=_joined([mapping.names for mapping in mappings]),
+        fields=_joined([mapping.fields for mapping in mappings]),
     )
 
 

@@ -136,11 +136,11 @@ def _pin(source: Source, out: Path, wanted: Wanted) -> Path:
     rules = _rules(pinned, kept, wanted) if wanted.is_blameless else ""
     if rest is not None:
         refuse_luck(pinned, tape_of(rest, options))
-    own, second, known = (out / place for place in beside(name))
+    own, second, path = (out / place for place in beside(name))
     tape = _saved(run, own, options)
     if rest is not None:
         _saved(rest, second, options)
-    known.write_text(rules, encoding="utf-8")
+    path.write_text(rules, encoding="utf-8")
     answers = b"" if rest is None else second.read_bytes()
     files = Beside(tape=own.read_bytes(), rest=answers, rules=rules.encode())
     for place, content in files.files(name).items():

@@ -187,7 +187,7 @@ def _spread_cells(splits: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     errors = [fmean(split[key] for split in splits) for key in ("ece", "ece_if_calibrated")]
     return (
         str(splits[0]["n"]),
-        *(f"{fmean(found):.1f} ({min(found):.1f} to {max(found):.1f})" for found in shares),
+        *(f"{fmean(share):.1f} ({min(share):.1f} to {max(share):.1f})" for share in shares),
         *(f"{error:.3f}" for error in errors),
     )
 
@@ -245,7 +245,7 @@ def _ranker(path: Path) -> Ranker:
 
 def _results(settings: Settings, tenant: str | None, old: Ranker, new: Ranker) -> Iterator[tuple[bool, bool]]:
     """Yield whether each ranker is right, run by run, in the order in which the labels were given."""
-    since_ns = max(_seen_until(each) for each in (old, new))
+    since_ns = max(_seen_until(ranker) for ranker in (old, new))
     with opened_store(settings, "labels") as db:
         labels = LabelStore(db)
         owner = owner_of(labels, tenant)
@@ -394,10 +394,8 @@ def read_store(
         owner = owner_of(labels, tenant)
         proved = proved_runs(labels, RunStore(db), OpinionStore(db), owner)
         every = [*labels.labelled(owner), *proved]
-        wanted = [
-            one for one in every if is_kept is None or is_kept((str(one.label.tenant), one.label.run_id))
-        ]
-        found = training_runs(wanted)
+        runs = [one for one in every if is_kept is None or is_kept((str(one.label.tenant), one.label.run_id))]
+        found = training_runs(runs)
     for why, count in sorted(found.left_out.items()):
         complain(f"{count} of the labels are of no use for training: {why}")
     return Source(
@@ -438,21 +436,21 @@ def owner_of(labels: LabelStore, tenant: str | None) -> Tenant:
     return tenants[0] if tenants else Tenant("")
 
 
-def _origin(found: TrainingRuns, tenant: Tenant) -> Mapping[str, Any]:
-    days = sorted(_day(label) for label in found.labels)
-    weak = [one.label for one in found.runs if one.label is not None and one.label.trust < 1]
+def _origin(runs: TrainingRuns, tenant: Tenant) -> Mapping[str, Any]:
+    days = sorted(_day(label) for label in runs.labels)
+    weak = [one.label for one in runs.runs if one.label is not None and one.label.trust < 1]
     refuted = sum(label.is_refuted for label in weak)
     return {
         "kind": "store",
         "tenant": tenant,
-        "n": len(found.runs),
-        "labels": dict(Counter(label.kind.value for label in found.labels)),
-        "systems": dict(Counter(label.service or UNNAMED for label in found.labels)),
+        "n": len(runs.runs),
+        "labels": dict(Counter(label.kind.value for label in runs.labels)),
+        "systems": dict(Counter(label.service or UNNAMED for label in runs.labels)),
         "labelled": [days[0], days[-1]] if days else [],
-        "last_label_ns": max((label.labelled_ns for label in found.labels), default=0),
+        "last_label_ns": max((label.labelled_ns for label in runs.labels), default=0),
         "proofs": len(weak) - refuted,
         "refutations": refuted,
-        "left_out": found.left_out,
+        "left_out": runs.left_out,
     }
 
 

@@ -57,21 +57,23 @@ def workflows(
         owner = None if tenant is None else Tenant(tenant)
         asked = None if fix is None else read_fix(fix)
         reports = WorkflowReports(IssueStore(db))
-        found = [
+        workflow_reports = [
             reports.with_always(report)
             for report in reports.reports(time.time_ns(), owner, asked)
             if service in {None, report.service} and workflow in {None, report.workflow}
         ]
     if output is OutputFormat.JSON:
-        for report in found:
+        for report in workflow_reports:
             print_json(to_json(report))
         return
     screen = console()
-    screen.print(_table(found) if found else "No run of a workflow in the last 30 days.")
-    if fix is not None and not any(report.fix for report in found):
+    screen.print(
+        _table(workflow_reports) if workflow_reports else "No run of a workflow in the last 30 days."
+    )
+    if fix is not None and not any(report.fix for report in workflow_reports):
         missing = f"No workflow has a run of {plain(fix, 40)}: neither a release nor a time."
         screen.print(missing)
-    for line in (line for report in found for line in _news(report)):
+    for line in (line for report in workflow_reports for line in _news(report)):
         screen.print(line)
     screen.print(_NOTE, style="dim")
 
@@ -84,14 +86,14 @@ def _table(reports: list[WorkflowReport]) -> Table:
         table.add_column(column, justify="right")
     table.add_column("against the version before", overflow="fold")
     for report in reports:
-        for one in report.versions:
-            counts = [str(one.said[name]) for name in ("passed", "failed", "unsaid")]
-            compared = one.against_before
+        for version in report.versions:
+            counts = [str(version.said[name]) for name in ("passed", "failed", "unsaid")]
+            compared = version.against_before
             told = "" if compared is None else f"{compared.decision}: {compared.reason}"
             table.add_row(
                 plain(report.workflow or "(no name)", 60),
                 plain(report.service, 40),
-                plain(one.release or one.version, 40),
+                plain(version.release or version.version, 40),
                 *counts,
                 told,
             )

@@ -56,7 +56,7 @@ def leaves_open(line: str, words: Sequence[str], lines: Sequence[str]) -> bool:
     else:
         value = re.split("[:=]", line)[-1]
         cells = [value] if value.strip() and value != line else []
-    return any(_NO_VALUE.fullmatch(one.strip()) for one in cells)
+    return any(_NO_VALUE.fullmatch(cell.strip()) for cell in cells)
 
 
 def _after(word: str, line: str) -> list[str]:
@@ -72,14 +72,14 @@ def names_refused(answer: str, task: str, missed: Missed, step: Step) -> bool:
     known, said = f"{task}\n{step.input[:HEAD]}".casefold(), answer.casefold()
     lists = [each for each in mapping(missed.text[:HEAD]).values() if isinstance(each, list)]
     entries = [str(each).casefold() for each in islice(_leaves(lists), _MOST_VALUES)]
-    return any(each.strip() and is_in(each, said) and not is_in(each, known) for each in entries)
+    return any(entry.strip() and is_in(entry, said) and not is_in(entry, known) for entry in entries)
 
 
 def is_set_apart(ending: Ending, missed: Missed, words: Sequence[str], others: Sequence[str]) -> bool:
     """Tell whether an answer has other words for a part than for the others, and claims nothing of it."""
     clauses = [one.casefold() for one in _CLAUSE.split(ending.answer)]
-    own = [one for one in clauses if any(is_in(word, one) for word in words)]
-    rest = [one for one in clauses if any(is_in(word, one) for word in others)]
+    own = [clause for clause in clauses if any(is_in(word, clause) for word in words)]
+    rest = [clause for clause in clauses if any(is_in(word, clause) for word in others)]
     if not own or not rest or any(one in rest for one in own):
         return False
     text = "\n".join(own)

@@ -60,9 +60,9 @@ def _is_granted(step: Step) -> bool | None:
     if not asks_leave(step):
         return None
     states = [value.strip() for key in _STATES if isinstance(value := fields.get(key), str)]
-    if any(_GIVEN.fullmatch(one) for one in states):
+    if any(_GIVEN.fullmatch(state) for state in states):
         return True
-    return False if any(_DENIED.fullmatch(one) for one in states) else None
+    return False if any(_DENIED.fullmatch(state) for state in states) else None
 
 
 def asks_leave(step: Step) -> bool:
@@ -87,7 +87,7 @@ def _is_about(reading: Reading, asked: int, place: int) -> bool:
     told = f"{question}\n{reading.trajectory.task[:HEAD].casefold()}"
     values = [str(one).casefold() for one in mapping(step.input[:HEAD]).values()]
     objects = words_in(call_name(step))[1:]
-    whole = all(one in question for one in values)
+    whole = all(value in question for value in values)
     shares = any(one in question or not tokens_of(one).isdisjoint(tokens_of(question)) for one in values)
     is_named = not objects or any(one in told for one in objects)
     return whole or (is_named and (shares or bool(_amounts(reading.steps[asked], step))))
@@ -97,7 +97,7 @@ def _is_allowed_between(reading: Reading, asked: int, place: int) -> bool:
     """Tell whether somebody else speaks between the denial and a deed: they may allow it."""
     own = {reading.steps[asked].agent, reading.steps[place].agent}
     steps = reading.steps[asked + 1 : place]
-    return any(one.kind in _SPEAKING and one.output.strip() and one.agent not in own for one in steps)
+    return any(step.kind in _SPEAKING and step.output.strip() and step.agent not in own for step in steps)
 
 
 def _is_less(question: Step, deed: Step) -> bool:

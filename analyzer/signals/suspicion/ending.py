@@ -139,7 +139,7 @@ class Ending:
     def only_admits(self) -> bool:
         """Whether each sentence of the answer says that something failed or is missing."""
         sentences = [each for each in _SENTENCE.findall(self.answer) if _WORD.search(each)]
-        return all(says(Kind.ADMISSION, each, self.languages) for each in sentences)
+        return all(says(Kind.ADMISSION, sentence, self.languages) for sentence in sentences)
 
     def evades(self, text: str) -> bool:
         """Tell whether each sentence of a text is an excuse, postpones the work, or is empty talk."""
@@ -181,7 +181,7 @@ class Ending:
         told = sorted(numbers(self.task))[:_MOST_PLAIN]
         if not own or not told:
             return own
-        converted = {one.value for one in figures(self.answer) if converts(one, figures(self.task))}
+        converted = {figure.value for figure in figures(self.answer) if converts(figure, figures(self.task))}
         return frozenset(own - set(plain_results(told)) - converted)
 
     @cached_property
@@ -195,8 +195,8 @@ class Ending:
         own, known = self.answer, "\n".join(self.returned)[:HEAD]
         if not (tokens_of(own) - tokens_of(self.task)).isdisjoint(tokens_of(known)):
             return True
-        new = {one.value for one in figures(own)} - {one.value for one in figures(self.task)}
-        return not new.isdisjoint(one.value for one in figures(known))
+        new = {figure.value for figure in figures(own)} - {figure.value for figure in figures(self.task)}
+        return not new.isdisjoint(figure.value for figure in figures(known))
 
     @cached_property
     def argued(self) -> frozenset[float]:
@@ -234,8 +234,8 @@ class Ending:
         known = f"{self.task}\n{step.input[:HEAD]}\n{' '.join(words_in(missed.tool))}"
         text = "\n".join(map(str, mapping(missed.text).values())) or missed.text  # its keys are no reason
         own = tokens_of(text[:HEAD]) - tokens_of(known)
-        said = tokens_of("\n".join(told))
-        return any(len(word) > _LONG and not word.isdigit() for word in own & said)
+        tokens = tokens_of("\n".join(told))
+        return any(len(word) > _LONG and not word.isdigit() for word in own & tokens)
 
     @cached_property
     def names_what_was_asked_for(self) -> bool:

@@ -79,13 +79,13 @@ def _sentences(text: str) -> list[str]:
 
 def _without_names(sentences: Sequence[str]) -> list[str]:
     """Return sentences without words that may be names: their letters may be those of another language."""
-    return [_NAME.sub(" ", one) for one in sentences]
+    return [_NAME.sub(" ", sentence) for sentence in sentences]
 
 
 def _without_copied(reading: Reading, sentences: Sequence[str]) -> Iterator[str]:
     """Yield the first sentences that no result has; each is searched for in all results."""
     returned = "\n".join(normalized(text) for text in results(reading))
-    return (one for one in sentences[:_MOST_SENTENCES] if normalized(one) not in returned)
+    return (sentence for sentence in sentences[:_MOST_SENTENCES] if normalized(sentence) not in returned)
 
 
 def _language(sentences: Sequence[str]) -> str:

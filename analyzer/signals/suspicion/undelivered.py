@@ -203,8 +203,8 @@ def _names_parts(ending: Ending, missed: Missed) -> bool:
 
 def _is_about(ending: Ending, missed: Missed) -> bool:
     """Tell whether a call has to do with the task: its arguments share a word or a number with it."""
-    asked = tokens_of(ending.reading.steps[missed.at].input[:HEAD])
-    return not asked or not asked.isdisjoint(tokens_of(ending.task) | tokens_of(ending.answer))
+    tokens = tokens_of(ending.reading.steps[missed.at].input[:HEAD])
+    return not tokens or not tokens.isdisjoint(tokens_of(ending.task) | tokens_of(ending.answer))
 
 
 def _lost_deed(ending: Ending, lost: Missed) -> Clue | None:

@@ -64,16 +64,21 @@ def _failures(reading: Reading) -> Iterator[_Failure]:
             said, is_empty = step.error or step.output.strip(), fault is Fault.EMPTY
             tool = step.target or ""
             yield _Failure(at=position, first_after=position + 1, tool=tool, said=said, is_empty=is_empty)
-    for heard in reading.heard_faults:
-        if not heard.is_repaired:
-            yield _Failure(at=heard.hearer, first_after=heard.hearer, tool=heard.tool, said=heard.text)
+    for heard_fault in reading.heard_faults:
+        if not heard_fault.is_repaired:
+            yield _Failure(
+                at=heard_fault.hearer,
+                first_after=heard_fault.hearer,
+                tool=heard_fault.tool,
+                said=heard_fault.text,
+            )
 
 
 def _has_figures_from_nowhere(reading: Reading, answer: str) -> bool:
     """Tell whether the answer has figures that neither the task nor another result gives."""
     if any(True for _ in results(reading)):
         return has_figures_from_nowhere(reading)
-    stated = {one.value for one in figures(prose_of(answer)) if not one.is_small}
+    stated = {figure.value for figure in figures(prose_of(answer)) if not figure.is_small}
     return not stated.isdisjoint(Ending(reading.trajectory, reading).figures)
 
 

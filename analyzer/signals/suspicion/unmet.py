@@ -121,7 +121,7 @@ def _judged_share(run: _Run, missed: Missed, done: float, of: float) -> Iterator
 def _judged_part(run: _Run, missed: Missed, words: Sequence[str]) -> Iterator[Clue]:
     """Judge a refused entry: the answer names it, denies nothing, and no later call is about it."""
     later = "\n".join(one.input[:HEAD] for one in run.later(missed)).casefold()
-    told = [one for one in run.sentences if any(is_in(word, one) for word in words)]
+    told = [sentence for sentence in run.sentences if any(is_in(word, sentence) for word in words)]
     if not told or any(is_in(word, later) for word in words) or says_done_before(missed.text):
         return
     if not _admits(run, missed, words, told):
@@ -142,8 +142,8 @@ class _Run:
     def __init__(self, ending: Ending) -> None:
         self.ending: Final = ending
         self.reading: Final = ending.reading
-        asked = callers_of(self.reading.steps)
-        self.asked: Final = [at if asker is None else asker for at, asker in enumerate(asked)]
+        callers = callers_of(self.reading.steps)
+        self.asked: Final = [at if asker is None else asker for at, asker in enumerate(callers)]
         self.sound: Final = [
             at
             for at, step in enumerate(self.reading.steps)
@@ -163,8 +163,8 @@ class _Run:
         if kind not in self._covered:
             steps = [self.reading.steps[at] for at in self.sound]
             if not looks_up(missed.tool):
-                steps = [one for one in steps if _may_do(call_name(one), missed.tool)]
-            texts = (f"{one.input[:_LONGEST_TEXT]}\n{one.output[:_LONGEST_TEXT]}" for one in steps)
+                steps = [step for step in steps if _may_do(call_name(step), missed.tool)]
+            texts = (f"{step.input[:_LONGEST_TEXT]}\n{step.output[:_LONGEST_TEXT]}" for step in steps)
             self._covered[kind] = "\n".join(texts).casefold()
         return self._covered[kind]
 
@@ -180,7 +180,7 @@ def _judged(run: _Run, missed: Missed) -> Iterator[Clue]:
 def _judged_by_words(run: _Run, missed: Missed) -> Iterator[Clue]:
     step, covered = run.reading.steps[missed.at], run.covered(missed)
     named = [word for word in words_of(step.input) if not is_in(word, covered) and is_in(word, run.task)]
-    told = [one for one in run.sentences if any(is_in(word, one) for word in named)]
+    told = [sentence for sentence in run.sentences if any(is_in(word, sentence) for word in named)]
     if _admits(run, missed, named, told) or (probes(missed.tool) and asks_whether(run.task)):
         return
     if not told and _is_alternative(run, missed, named):
@@ -198,17 +198,17 @@ def _admits(run: _Run, missed: Missed, words: Sequence[str], told: Sequence[str]
         return True
     if run.ending.gives_reason(missed, told) or names_refused(run.ending.answer, run.task, missed, step):
         return True
-    others = {one for each in _like(run, missed)[-_MOST:] for one in words_of(each.input)}
-    others |= {one for one in words_of(step.input) if is_in(one, run.task)}
+    others = {word for each in _like(run, missed)[-_MOST:] for word in words_of(each.input)}
+    others |= {word for word in words_of(step.input) if is_in(word, run.task)}
     return is_set_apart(run.ending, missed, words, sorted(others - {*words})) or _tells_share(run, missed)
 
 
 def _is_alternative(run: _Run, missed: Missed, named: Sequence[str]) -> bool:
     """Tell whether the task names a part and one that was done with an "or" between them."""
-    done = [one for each in _like(run, missed)[-_MOST:] for one in words_of(each.input)]
+    done = [word for each in _like(run, missed)[-_MOST:] for word in words_of(each.input)]
     either = phrases("or", languages_in(run.task))
     pairs = (either.split(one[0], maxsplit=1) for one in SENTENCE.finditer(run.task))
-    sides = [side for one in pairs if len(one) > 1 for side in (one, one[::-1])]
+    sides = [side for pair in pairs if len(pair) > 1 for side in (pair, pair[::-1])]
     return any(
         any(is_in(word, one) for word in named) and any(is_in(word, other) for word in done)
         for one, other in sides
@@ -218,7 +218,7 @@ def _is_alternative(run: _Run, missed: Missed, named: Sequence[str]) -> bool:
 def _tells_share(run: _Run, missed: Missed) -> bool:
     """Tell whether the answer says for how many of how many calls a tool did its work."""
     calls = {
-        one.input for one in run.reading.steps if one.kind is StepKind.TOOL and one.target == missed.tool
+        step.input for step in run.reading.steps if step.kind is StepKind.TOOL and step.target == missed.tool
     }
     done = {one.input for one in _like(run, missed)}
     shares = {(int(one[1]), int(one[2])) for one in _SHARE.finditer(run.ending.answer)}
@@ -229,7 +229,7 @@ def _is_claimed_in(run: _Run, told: Sequence[str]) -> bool:
     """Tell whether a sentence of the answer says that something was done, and gives no figure."""
     task = numbers(run.task)
     return any(
-        {each.value for each in figures(one)} <= task
+        {figure.value for figure in figures(one)} <= task
         and Kind.CLAIM_DONE in kinds_said(one, run.ending.languages)
         for one in told
     )
@@ -259,8 +259,8 @@ def _corrects(run: _Run, failed: Step, later: Step) -> bool:
 def _asks_another(run: _Run, missed: Missed) -> bool:
     """Tell whether an agent that does not give the answer is asked after a failure."""
     steps = run.reading.steps
-    last = next((one.agent for one in reversed(steps) if one.kind in _THINKING), "")
-    handed = [one.target for one in steps[missed.at :] if one.kind is StepKind.HANDOFF]
+    last = next((step.agent for step in reversed(steps) if step.kind in _THINKING), "")
+    handed = [step.target for step in steps[missed.at :] if step.kind is StepKind.HANDOFF]
     return any(one != last for one in handed)
 
 
@@ -292,8 +292,8 @@ def _repeats_code(run: _Run, missed: Missed) -> bool:
 def _is_from_nowhere(run: _Run, missed: Missed, told: Sequence[str]) -> bool:
     """Tell whether sentences have a figure, or only words, that nothing gives."""
     steps = run.reading.steps
-    heard = (one.output for one in steps[: missed.at] if one.kind in _THINKING)
-    admitting = (one.output for one in steps[missed.at :] if kinds_said(one.output[:HEAD]) & MISSES)
+    heard = (step.output for step in steps[: missed.at] if step.kind in _THINKING)
+    admitting = (step.output for step in steps[missed.at :] if kinds_said(step.output[:HEAD]) & MISSES)
     known = numbers("\n".join((*heard, *admitting))[:HEAD])
     strange = {one.value for one in figures_from_nowhere(run.reading, run.ending.answer)} - known
     stated = numbers(" ".join(told)) - numbers(run.task)
@@ -306,7 +306,7 @@ def _knows_by_itself(run: _Run, missed: Missed) -> bool:
     """Tell whether the agent that answers took over, and first spoke, after a failure."""
     steps = run.reading.steps
     spoken = [at for at, one in enumerate(steps) if one.kind in _THINKING]
-    took_over = any(one.kind is StepKind.HANDOFF for one in steps[missed.at :])
+    took_over = any(step.kind is StepKind.HANDOFF for step in steps[missed.at :])
     agent = steps[spoken[-1]].agent if spoken else ""
     return took_over and all(at > missed.at for at in spoken if steps[at].agent == agent)
 
@@ -315,10 +315,10 @@ def _has_no_source(run: _Run, told: Sequence[str]) -> bool:
     """Tell whether there are sentences, and no word of them beyond the task is in the result of a look-up."""
     reading = run.reading
     steps = [reading.steps[at] for at in run.sound]
-    known = "\n".join(one.output[:HEAD] for one in steps if not deed_of(call_name(one)))
+    known = "\n".join(step.output[:HEAD] for step in steps if not deed_of(call_name(step)))
     text = " ".join(told)
     new = tokens_of(text) - tokens_of(run.task)
-    stated = {one.value for one in figures(text)} - numbers(run.task)
+    stated = {figure.value for figure in figures(text)} - numbers(run.task)
     return bool(told) and new.isdisjoint(tokens_of(known)) and stated.isdisjoint(numbers(known))
 
 
@@ -333,7 +333,7 @@ def _like(run: _Run, missed: Missed) -> list[Step]:
 def _is_counted(run: _Run, missed: Missed) -> bool:
     """Tell whether the answer has the number of all calls of a tool, of which this one failed for good."""
     steps = run.reading.steps
-    calls = {one.input for one in steps if one.kind is StepKind.TOOL and one.target == missed.tool}
+    calls = {step.input for step in steps if step.kind is StepKind.TOOL and step.target == missed.tool}
     done = {one.input for one in _like(run, missed)}
     if len(calls) < _FEWEST_LIKE or steps[missed.at].input in done:
         return False
