@@ -226,8 +226,9 @@ _CLINE_END: Final = re.compile(r"</([a-z_]{3,40})>\Z")
 _CLINE_TAG: Final = re.compile(r"<(/?)([a-z_]{2,40})>")
 _CLINE_RESULT: Final = re.compile(r"\[([a-z_]{3,40})\b[^\n]*\] Result:")
 _CLINE_FAILED: Final = ("The tool execution failed", "Error", "MCP error")
+# No group is possessive below: before Python 3.11.5, such a group may end too late (CPython issue 106052).
 _CLINE_TOLD: Final = re.compile(
-    r"<(environment_details|thinking)>[^<]*+(?:<(?!/?\1>)[^<]*+)*+</\1>|</?task>"  # possessive: linear time
+    r"<(environment_details|thinking)>[^<]*+(?:<(?!/?\1>)[^<]*+)*</\1>|</?task>"  # possessive: linear time
 )
 
 
@@ -436,7 +437,7 @@ _WEB_UI_CALL: Final = re.compile(  # no part matches what another one begins wit
     r'<details type="tool_calls"([^<>]*+)>[^<]*+(?:<summary>[^<]*+</summary>[^<]*+)?</details>'
 )
 _WEB_UI_THOUGHT: Final = re.compile(
-    r'<details type="reasoning"[^<>]*+>[^<]*+(?:<(?!/?details)[^<]*+)*+</details>\s?'
+    r'<details type="reasoning"[^<>]*+>[^<]*+(?:<(?!/?details)[^<]*+)*</details>\s?'
 )
 _WEB_UI_FIELD: Final = re.compile(r'([a-z_]{1,20})="([^"]*)"')
 
@@ -537,7 +538,7 @@ _SHARE_GPT: Final = {
     **dict.fromkeys(("observation", "tool", "function_response", "tool_response"), _TOOL),
     "system": _SYSTEM,
 }
-_SHARE_GPT_CALL: Final = re.compile(r"<tool_call>([^<]*+(?:<(?!/?tool_call>)[^<]*+)*+)</tool_call>")
+_SHARE_GPT_CALL: Final = re.compile(r"<tool_call>([^<]*+(?:<(?!/?tool_call>)[^<]*+)*)</tool_call>")
 
 
 def _share_gpt_entries(records: Records) -> Records:
