@@ -9,7 +9,6 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from sys import float_info
 from typing import Any, Final, TypeAlias, TypeGuard
 
 from semconv.json_text import read_json
@@ -19,6 +18,8 @@ Scalar: TypeAlias = "str | float | bool"
 _MOST_ENTRIES: Final = 60
 _MOST_LISTS: Final = 20
 _MOST_ROWS: Final = 200
+_LARGEST: Final = 1e100
+"""Bound of numbers: what readers add up and multiply stays within a float."""
 _MOST_LINES: Final = 2_000
 _LEAST_NAME: Final = 3
 _LONGEST_NAME: Final = 80
@@ -155,8 +156,8 @@ def _fields(value: Any) -> dict[str, Scalar]:
 
 
 def is_scalar(value: object) -> TypeGuard[Scalar]:
-    """Tell whether a value is a text or a number that readers can calculate with: no float holds 10**400."""
-    return isinstance(value, str) or (isinstance(value, int | float) and abs(value) <= float_info.max)
+    """Tell whether a value is a text or a number that readers can calculate with."""
+    return isinstance(value, str) or (isinstance(value, int | float) and abs(value) <= _LARGEST)
 
 
 def _plain(value: Scalar) -> str:
@@ -192,6 +193,11 @@ _FLAGS: Final = frozenset({"true", "false", "none", "null", "nan"})
 def _is_time(text: str) -> bool:
     """Tell whether a text is a time in ISO 8601, which names nothing."""
     return text[:1].isdigit() and (text[4:5] == "-" or text[2:3] == ":")
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Tell whether a value is a number as ``is_scalar`` has it, and no truth value."""
+    return is_scalar(value) and not isinstance(value, str | bool)
 
 
 def stands_in(name: str, small: str) -> bool:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import DateFound, Day, clocks_in, dates_in
-from analyzer.lineage.entries import Scalar, document_in, is_scalar, rows_in, stands_in
+from analyzer.lineage.entries import Scalar, document_in, is_number, rows_in, stands_in
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known
 from analyzer.lineage.vocabulary import denies, phrases
@@ -81,7 +81,7 @@ def _by_key(known: Known) -> Mapping[str, list[_Told]]:
             if at is None:
                 continue
             for key, value in row.items():
-                if is_scalar(value) and not isinstance(value, bool | str):
+                if is_number(value):
                     found[key.casefold()].append(_Told(position=position, value=float(value), at=at))
     return found
 

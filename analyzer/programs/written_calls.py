@@ -120,7 +120,7 @@ def _listed(text: str) -> Iterator[Message]:
     """Yield the calls of a list in Python's notation, as smolagents repeats them."""
     try:
         calls = ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):  # TypeError: {[]: 1}
         return
     for call in calls if isinstance(calls, list) else ():
         function = call.get("function") if isinstance(call, dict) else None
@@ -143,7 +143,10 @@ def _from_json(text: str, start: int) -> Message | None:
 
 
 def _arguments(given: Any) -> str:
-    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
+    """Return arguments as JSON; keys of Python's that JSON has none for are left out."""
+    return (
+        given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str, skipkeys=True)
+    )
 
 
 def _call(name: str, arguments: str, call_id: str = "") -> Message:

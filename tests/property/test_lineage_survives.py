@@ -32,10 +32,15 @@ sentences = st.lists(st.sampled_from(WORDS) | texts | numbers.map(str), max_size
 
 
 HUGE = f'[{{"a": {10**400}, "n": "abc"}}, {{"a": 2, "n": "abd"}}, {{"a": 1, "n": "abe"}}]'
+LARGE = f"""[
+    {{"name": "Site A", "fee": 1, "n": {1.5e308}}}, {{"name": "Site B", "fee": {1.5e308}, "n": {1.5e308}}},
+    {{"name": "Site C", "fee": {1.5e308}, "n": 3}}, {{"name": "Site D", "fee": 7, "n": 1}}
+]"""
 PARTIAL = '[{"n": 118, "name": "Ada Lund"}, {"n": 119, "name": "Bo Berg"}, {"name": "Cy Dahl"}]'
 
 
 @example(task="List all items", arguments=1, result=HUGE, said="abc and abd are all of the rows.")
+@example(task="Mean fee?", arguments=1, result=LARGE, said="The 4 sites have a mean fee of 300.")
 @example(task="", arguments=None, result=f"price {','.join(['1', *['111'] * 110])} EUR", said="It is 4 EUR.")
 @example(task="", arguments=None, result="", said="2月29日(月)")
 @example(task="Close Cy Dahl", arguments=118, result=PARTIAL, said="Done.")

@@ -238,6 +238,24 @@ def test_a_call_that_no_answer_wrote_or_nothing_answers_is_no_step(behind: list[
     assert conversation({"content": REACT}, *behind) == []
 
 
+@pytest.mark.parametrize(
+    ("listed", "steps_of_tools"),
+    [
+        ("[{[]: 1}]", []),
+        (
+            "[{'function': {'name': 'sales', 'arguments': {(1, 2): 3}}}]",
+            [("tool", "sales", "{}", "1200")],
+        ),
+    ],
+)
+def test_a_list_of_calls_that_json_cannot_have_is_read_as_far_as_it_goes(
+    listed: str, steps_of_tools: list[tuple[str, ...]]
+) -> None:
+    said = f"Calling tools:\n{listed}"
+    behind = [text_turn("assistant", said), text_turn("user", "Observation:\n1200")]
+    assert conversation({"content": said}, *behind) == steps_of_tools
+
+
 def test_calls_of_one_answer_keep_their_order_whatever_the_ids_of_their_spans() -> None:
     regions = ("north", "south", "east")
     asked = [wanted(f"c{number}", region) for number, region in enumerate(regions)]

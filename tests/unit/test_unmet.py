@@ -301,6 +301,18 @@ def test_a_larger_deed_than_the_denied_one_is_wrong() -> None:
     assert accused(denied(REFUND_80, '{"approved": false}', deed="refund", call=call)) == [3]
 
 
+def test_an_amount_that_no_float_holds_is_compared_with_nothing() -> None:
+    large = "1" + "0" * 400
+    asked_for = f'{{"action": "refund order A1", "amount": {large}}}'
+    call = f'{{"order": "A1", "amount": {large}}}'
+    steps = (
+        tool("clerk", '{"status": "denied"}', "request_approval", input=asked_for),
+        tool("clerk", "ok", "refund_order", input=call),
+        step("clerk", "Order A1 was refunded."),
+    )
+    assert accused(run(*steps, task="Refund A1.", output=steps[-1].output)) == [1]
+
+
 def test_a_person_who_speaks_after_the_denial_may_allow_the_deed() -> None:
     said = step("manager", "Sorry, I was away. Please do it.")
     call = '{"customer": "Poe", "amount": 80}'

@@ -8,6 +8,7 @@ from typing import Final
 
 from analyzer.inquiry.present import beginning
 from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.entries import is_number
 from analyzer.lineage.vocabulary import phrases
 from analyzer.signals.commands import call_name
 from analyzer.signals.numbers import numbers
@@ -110,11 +111,7 @@ def _amounts(question: Step, deed: Step) -> list[tuple[float, float]]:
     """Return the numbers under the keys that a question and a deed have in common."""
     asked, done = mapping(question.input[:HEAD]), mapping(deed.input[:HEAD])
     pairs = ((asked[key], value) for key, value in done.items() if key in asked)
-    return [(float(one), float(other)) for one, other in pairs if _is_number(one) and _is_number(other)]
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return [(float(one), float(other)) for one, other in pairs if is_number(one) and is_number(other)]
 
 
 def _is_claimed(reading: Reading, asked: int) -> bool:
