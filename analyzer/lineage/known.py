@@ -23,7 +23,7 @@ from analyzer.lineage.values import Value, ValueKind, values_in
 from analyzer.lineage.vocabulary import all_number_words, number_words, phrases
 from analyzer.signals.normalize import excerpt
 from analyzer.signals.numbers import numbers
-from analyzer.signals.run_view import HEAD, QUOTE, Reading, final_answer
+from analyzer.signals.run_view import HEAD, QUOTE, THINKING, Reading, final_answer, own_words
 from analyzer.signals.wordings import languages_in, mentions_fault
 from semconv.model import Evidence, StepKind
 from semconv.record import record
@@ -247,6 +247,12 @@ class Known:
             for key, value in strings_of(text):
                 found[key.casefold()].append((position, value))
         return found
+
+    def words_after(self, position: int) -> Iterator[tuple[int, str]]:
+        """Yield what agents say after a step, in words of their own: the position of each, and its text."""
+        later = enumerate(self.reading.steps[position + 1 :], position + 1)
+        words = ((place, own_words(step)[:HEAD]) for place, step in later if step.kind in THINKING)
+        return ((place, text) for place, text in words if text)
 
     def heard_by(self, position: int) -> str:
         """Return what the agent of a step was told up to this step: messages, and results of its calls."""

@@ -23,13 +23,12 @@ from analyzer.lineage.entries import Scalar, document_in, is_number, rows_in, st
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known
 from analyzer.lineage.vocabulary import denies, phrases
-from analyzer.signals.run_view import HEAD, own_words
+from analyzer.signals.run_view import HEAD, THINKING
 from analyzer.signals.wordings import languages_in
 from semconv.dialects.reading.values import mapping
 from semconv.model import StepKind
 from semconv.record import record
 
-_SAYS: Final = frozenset({StepKind.LLM, StepKind.AGENT})
 _MOST_RECORDS: Final = 200
 _MOST_RESULTS: Final = 100
 _MOST_TIMES: Final = 3
@@ -39,6 +38,19 @@ _IS_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d.*)?")
 _LEAST_DIGITS: Final = 2
 _MOST_CALLS: Final = 12
 _MOST_CHANGES: Final = 40
+_STARTS: Final = re.compile(
+    r"(?:^|_)(?:from|start|since|ab|von|depuis|desde|début|debut|inicio|dal|od)(?:$|_)", re.IGNORECASE
+)
+_STOPS: Final = re.compile(r"(?:^|_)(?:to|until|till|end|bis|fin|hasta|jusqu|al|do|au)(?:$|_)", re.IGNORECASE)
+_LATER: Final = re.compile(
+    r"version|^rev|revision|edition|^stand$|fresh|^live$|latest"
+    r"|(?:^|_)(?:from|since|after|ab|seit|depuis|desde|dal|od)(?:$|_)",
+    re.IGNORECASE,
+)
+_ASKS: Final = ("?", "？")  # noqa: RUF001 - as written
+_PART: Final = re.compile(r"([?？!:;,\n]|\.(?=\s))")  # noqa: RUF001 - as above
+"""The end of a part of a text: what stands before a comma need not be what is asked."""
+_LEAST_SPANS: Final = 2
 _ENDS: Final = re.compile(
     r"(?:until|end|expir|due|to|birth|born|naissance|geburt|nac|ablauf|ende|fin|bis)", re.IGNORECASE
 )
@@ -152,8 +164,7 @@ def values_before_update(known: Known) -> Iterator[Clue]:
     if phrases("before", languages_in(task)).search(task):
         return
     for change in islice(_changes(known), _MOST_CHANGES):
-        for position, step in enumerate(known.reading.steps[change.position + 1 :], change.position + 1):
-            words = own_words(step)[:HEAD] if step.kind in _SAYS else ""
+        for position, words in known.words_after(change.position):
             if change.name not in words.casefold() or any(_has(words, one) for one in change.new):
                 continue
             old = next((one for one in sorted(change.old, key=str) if _has(words, one)), None)
@@ -255,7 +266,7 @@ def values_of_other_times(known: Known) -> Iterator[Clue]:
     """
     for source, text in known.results():
         spans = [(row, span) for row in rows_in(text) if (span := _span(row)) is not None]
-        if len(spans) < _LEAST_DIGITS:
+        if len(spans) < _LEAST_SPANS:
             continue
         found = next(_out_of_span(known, source, spans), None)
         if found is not None:
@@ -277,17 +288,6 @@ def _span(row: Mapping[str, Scalar]) -> tuple[date, date] | None:
     return date(*starts[0]), date(*ends[0]) if ends else date.max
 
 
-_STARTS: Final = re.compile(
-    r"(?:^|_)(?:from|start|since|ab|von|depuis|desde|début|debut|inicio|dal|od)(?:$|_)", re.IGNORECASE
-)
-_LATER: Final = re.compile(
-    r"version|^rev|revision|edition|^stand$|fresh|^live$|latest"
-    r"|(?:^|_)(?:from|since|after|ab|seit|depuis|desde|dal|od)(?:$|_)",
-    re.IGNORECASE,
-)
-_STOPS: Final = re.compile(r"(?:^|_)(?:to|until|till|end|bis|fin|hasta|jusqu|al|do|au)(?:$|_)", re.IGNORECASE)
-
-
 def _out_of_span(
     known: Known, source: int, spans: Sequence[tuple[Mapping[str, Scalar], tuple[date, date]]]
 ) -> Iterator[Clue]:
@@ -296,9 +296,8 @@ def _out_of_span(
     if len(holding) != 1:
         return
     (right,) = holding
-    for position, step in enumerate(known.reading.steps[source + 1 :], source + 1):
-        words = own_words(step)[:HEAD] if step.kind in _SAYS else ""
-        if not words or any(_has(words, one) for one in right.values() if _is_telling(one)):
+    for position, words in known.words_after(source):
+        if any(_has(words, one) for one in right.values() if _is_telling(one)):
             continue
         wrong = next(
             (
@@ -323,7 +322,7 @@ def _days_asked(known: Known, source: int) -> Sequence[date]:
     """Return the days in the last message before a call that has one: the order, or the task."""
     steps = known.reading.steps
     for step in reversed(steps[: source + 1]):
-        if step.kind in _SAYS:
+        if step.kind in THINKING:
             texts = [step.input[one.start : one.end] for one in step.heard if one.role == "user"]
             dated = [text for text in texts if any(one.readings[0].year for one in dates_in(text))]
             if dated:
@@ -346,8 +345,3 @@ def _asked_in(text: str) -> Iterator[DateFound]:
         is_other = any(phrases(kind, languages_in(text)).search(question) for kind in ("before", "after"))
         if not is_other:
             yield from dates_in(question)
-
-
-_ASKS: Final = ("?", "？")  # noqa: RUF001 - as written
-_PART: Final = re.compile(r"([?？!:;,\n]|\.(?=\s))")  # noqa: RUF001 - as above
-"""The end of a part of a text: what stands before a comma need not be what is asked."""

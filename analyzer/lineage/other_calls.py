@@ -21,7 +21,7 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import agree, dates_in
 from analyzer.lineage.entries import Entry, Listed, lists_in
 from analyzer.lineage.known import Known, around, words_in
-from analyzer.signals.run_view import HEAD, own_words
+from analyzer.signals.run_view import HEAD, THINKING, own_words
 from analyzer.signals.tool_names import deed_of
 from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
@@ -30,7 +30,6 @@ from semconv.record import record
 _MOST_LISTS: Final = 40
 _MOST_CHOICES: Final = 2_000
 """Arguments that take an entry of a list, and are compared with what was asked for."""
-_SAYS: Final = frozenset({StepKind.LLM, StepKind.AGENT})
 _DIGIT: Final = re.compile(r"\d")
 _LEAST_NAME: Final = 3
 _LONG_NUMBER: Final = 5
@@ -96,7 +95,7 @@ def _chosen(known: Known) -> Iterator[tuple[int, str, _Choice]]:
     """Yield the arguments of calls that take an entry of an earlier list, with the position of the call."""
     choices = _choices(known)
     for position, step in enumerate(known.reading.steps if choices else ()):
-        if step.kind in _SAYS and (words := own_words(step)):
+        if step.kind in THINKING and (words := own_words(step)):
             yield from _said(position, words[:HEAD], choices)
         arguments = mapping(step.input[:HEAD]).values() if step.kind is StepKind.TOOL else ()
         for value in arguments:
@@ -119,11 +118,10 @@ def _said(
 
 def _is_righted(known: Known, position: int, choice: _Choice, meant: str) -> bool:
     """Tell whether an agent only spoke of the wrong entry, and one went on with the right one."""
-    steps = known.reading.steps
-    if steps[position].kind not in _SAYS:
+    if known.reading.steps[position].kind not in THINKING:
         return False
     right = (entry for entry in choice.listed.entries if str(entry.fields.get(choice.key)) == meant)
-    later = [own_words(step)[:HEAD] for step in steps[position + 1 :] if step.kind in _SAYS]
+    later = [words for _, words in known.words_after(position)]
     return any(entry.is_named_in(words_in(text), text.casefold()) for entry in right for text in later)
 
 

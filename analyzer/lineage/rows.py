@@ -18,8 +18,6 @@ from analyzer.lineage.entries import Scalar, rows_in, stands_in, tables_in
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known
 from analyzer.lineage.other_calls import asked_before
-from analyzer.signals.run_view import HEAD, own_words
-from semconv.model import StepKind
 from semconv.record import record
 
 _MOST_LINES: Final = 200
@@ -32,7 +30,6 @@ _LEAST: Final = 3
 """Characters of a text that tells rows apart."""
 _SENTENCE_END: Final = re.compile(r"(?<!\d)[.!](?=\s)|[^\n?]*\?|\n|。")
 """The end of a sentence, and a whole question; a number with a point is a day."""
-_SAYS: Final = frozenset({StepKind.LLM, StepKind.AGENT})
 
 
 @record
@@ -124,10 +121,7 @@ def _column(listed: _Rows, key: str) -> _Column:
 
 
 def _crossed(known: Known, source: int, listed: _Rows, columns: Sequence[_Column]) -> Iterator[Clue]:
-    for position, step in enumerate(known.reading.steps[source + 1 :], source + 1):
-        words = own_words(step)[:HEAD] if step.kind in _SAYS else ""
-        if not words:
-            continue
+    for position, words in known.words_after(source):
         small, values = words.casefold(), _values(words)
         stated = [column.within(small, values) for column in columns]
         if len({row for column in stated for row in column.rows}) < 2:
@@ -154,8 +148,8 @@ def _is_extreme(listed: _Rows, hit: _Hit) -> bool:
 
 def _is_righted(known: Known, position: int, name: str, right: str) -> bool:
     """Tell whether a later line gives the row that is named its own value."""
-    later = (own_words(step)[:HEAD] for step in known.reading.steps[position + 1 :] if step.kind in _SAYS)
-    lines = (line for text in later for line in _SENTENCE_END.split(text)[:_MOST_LINES])
+    later = known.words_after(position)
+    lines = (line for _, words in later for line in _SENTENCE_END.split(words)[:_MOST_LINES])
     return any(
         stands_in(name.casefold(), small) and stands_in(right, small) for small in map(str.casefold, lines)
     )

@@ -17,11 +17,10 @@ from typing import Any, Final
 
 from analyzer.lineage.entries import cells_apart, document_in
 from analyzer.lineage.figures import Figure, figures
-from analyzer.signals.run_view import HEAD, Reading, spoken_input
+from analyzer.signals.run_view import HEAD, THINKING, Reading, spoken_input
 from semconv.model import ContentState, Step, StepKind
 
 _OWN: Final = frozenset({"assistant"})
-_AGENTS: Final = frozenset({StepKind.LLM, StepKind.AGENT})
 _RELAYED: Final = 15
 """Number of characters from which equal texts are the same text and not equal by chance."""
 LATIN_SENTENCE: Final = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")
@@ -132,7 +131,7 @@ class _Work:
         self._spans: Final = sorted(
             (step.start_ns, step.end_ns, plain)
             for step in steps
-            if step.kind in _AGENTS and step.start_ns < step.end_ns and (plain := _plain(step.output))
+            if step.kind in THINKING and step.start_ns < step.end_ns and (plain := _plain(step.output))
         )
         self._starts: Final = [start for start, _, _ in self._spans]
 

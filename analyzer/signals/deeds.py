@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from analyzer.signals.run_view import Finding, Reading, Role
+from analyzer.signals.run_view import THINKING, Finding, Reading, Role
 from analyzer.signals.tool_names import deed_of, looks_up
 from analyzer.signals.tool_results import Fault
 from semconv.model import Step, StepKind
 
-_SPEAKING: Final = frozenset({StepKind.LLM, StepKind.AGENT})
 _TURNS: Final = 2
 """Number of a person's turns from which a run is a dialogue."""
 _CODE: Final = "```"
@@ -43,7 +42,7 @@ def preparation(reading: Reading) -> Iterator[Finding]:
 
 
 def _speaks(reading: Reading, position: int) -> bool:
-    return reading.steps[position].kind in _SPEAKING and reading.roles[position] is Role.ACTING
+    return reading.steps[position].kind in THINKING and reading.roles[position] is Role.ACTING
 
 
 def _same_speaker(reading: Reading, position: int, following: int) -> bool:
@@ -79,7 +78,7 @@ def _called(steps: Sequence[Step]) -> list[list[str]]:
     found: list[list[str]] = [[call.name for call in step.calls] for step in steps]
     caller: int | None = None
     for position, step in enumerate(steps):
-        if step.kind in _SPEAKING:
+        if step.kind in THINKING:
             caller = position
         elif step.kind is StepKind.HUMAN:
             caller = None

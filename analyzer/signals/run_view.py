@@ -98,7 +98,8 @@ _DELEGATING: Final = ("assign", "delegat")
 # Members are looked up once: an enum's attribute costs 0.1 to 0.3 µs in Python 3.11.
 _TOOL: Final = StepKind.TOOL
 _HANDOFF: Final = StepKind.HANDOFF
-_THINKING: Final = frozenset({StepKind.LLM, StepKind.AGENT})
+THINKING: Final = frozenset({StepKind.LLM, StepKind.AGENT})
+"""Kinds of steps in which an agent speaks."""
 _RELAYED: Final = frozenset({StepKind.HUMAN, StepKind.OTHER})
 _TELLING_TASK: Final = 120
 """Number of leading characters of a task by which a step that states it is recognised."""
@@ -285,7 +286,7 @@ def _without_sign_off(text: str) -> str:
 
 def _roles(trajectory: Trajectory, texts: Sequence[str], faulty: Sequence[bool]) -> tuple[Role, ...]:
     steps = trajectory.steps
-    thinking = {step.agent for step in steps if step.kind in _THINKING}
+    thinking = {step.agent for step in steps if step.kind in THINKING}
     calling = {step.agent for step in steps if step.kind is _TOOL}
     handing_over = {step.agent for step in steps if step.kind is _HANDOFF}
     coordinators = handing_over - calling

@@ -12,7 +12,7 @@ from analyzer.lineage.entries import is_number
 from analyzer.lineage.vocabulary import phrases
 from analyzer.signals.commands import call_name
 from analyzer.signals.numbers import numbers
-from analyzer.signals.run_view import HEAD, QUOTE, Reading
+from analyzer.signals.run_view import HEAD, QUOTE, THINKING, Reading
 from analyzer.signals.suspicion.ending import MISSES, Ending, tokens_of
 from analyzer.signals.tool_names import deed_of, words_in
 from analyzer.signals.tool_results import Fault
@@ -31,8 +31,7 @@ _DENIED: Final = re.compile(
     re.IGNORECASE,
 )
 _GIVEN: Final = re.compile(r"approved|granted|allowed|confirmed|accepted|yes", re.IGNORECASE)
-_SPEAKING: Final = frozenset({StepKind.LLM, StepKind.AGENT, StepKind.HUMAN})
-_THINKING: Final = frozenset({StepKind.LLM, StepKind.AGENT})
+_SPEAKING: Final = THINKING | {StepKind.HUMAN}
 
 
 def unapproved(reading: Reading) -> Iterator[Clue]:
@@ -47,7 +46,7 @@ def unapproved(reading: Reading) -> Iterator[Clue]:
         tool = reading.steps[done].target or ""
         yield _clue(reading, at, done, ClueKind.EXCEEDED, f"called {tool} although its approval was denied")
     elif _is_claimed(reading, at):
-        spoken = [p for p, step in enumerate(reading.steps) if step.kind in _THINKING and reading.texts[p]]
+        spoken = [p for p, step in enumerate(reading.steps) if step.kind in THINKING and reading.texts[p]]
         reason = "said that it was done although its approval was denied or expired"
         yield _clue(reading, at, spoken[-1] if spoken else at, ClueKind.INVENTED, reason)
 

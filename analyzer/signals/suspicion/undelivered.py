@@ -22,7 +22,7 @@ from analyzer.lineage.deeds import acts_in, acts_of
 from analyzer.lineage.sources import is_blind
 from analyzer.lineage.vocabulary import begins_with_no
 from analyzer.signals.numbers import numbers
-from analyzer.signals.run_view import HEAD, QUOTE, Reading
+from analyzer.signals.run_view import HEAD, QUOTE, THINKING, Reading
 from analyzer.signals.suspicion.admitted import is_in, words_of
 from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, tokens_of, words_among
 from analyzer.signals.tool_names import deed_of, probes, recalls, words_in
@@ -59,7 +59,6 @@ _SHORT_NAME: Final = 2
 """Characters up to which a word of a tool's name is no name (``to``)."""
 _DOING: Final = frozenset({StepKind.TOOL, StepKind.HANDOFF})
 _EXCUSES: Final = frozenset({Kind.EXCUSE, Kind.PROMISE})
-_THINKING: Final = frozenset({StepKind.LLM, StepKind.AGENT})
 
 
 def undelivered(reading: Reading) -> Iterator[Clue]:
@@ -295,7 +294,7 @@ def _first_to_go_on(ending: Ending, missed: Missed) -> int:
     reading = ending.reading
     for place in range(missed.at, len(reading.steps)):
         step = reading.steps[place]
-        if step.kind not in _THINKING or step.calls or not reading.texts[place]:
+        if step.kind not in THINKING or step.calls or not reading.texts[place]:
             continue
         if not kinds_said(step.output[:HEAD]) & MISSES:
             return place
@@ -307,7 +306,7 @@ def _last_speaker(ending: Ending) -> int:
     spoken = (
         at
         for at in range(len(reading.steps) - 1, -1, -1)
-        if reading.steps[at].kind in _THINKING and reading.texts[at]
+        if reading.steps[at].kind in THINKING and reading.texts[at]
     )
     return next(spoken, len(reading.steps) - 1)
 

@@ -26,7 +26,7 @@ from analyzer.lineage.sources import is_blind
 from analyzer.lineage.vocabulary import phrases
 from analyzer.signals.commands import call_name, commands_of
 from analyzer.signals.numbers import numbers
-from analyzer.signals.run_view import HEAD, QUOTE, Reading, callers_of
+from analyzer.signals.run_view import HEAD, QUOTE, THINKING, Reading, callers_of
 from analyzer.signals.suspicion.admitted import is_in, is_set_apart, leaves_open, names_refused, words_of
 from analyzer.signals.suspicion.approvals import asks_leave
 from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, tokens_of
@@ -61,7 +61,6 @@ _NOTICES: Final = frozenset(
     )
 )
 """Words in the names of tools that only let somebody know of a deed, or write it down."""
-_THINKING: Final = frozenset({StepKind.LLM, StepKind.AGENT})
 
 
 def unmet(reading: Reading) -> Iterator[Clue]:
@@ -259,7 +258,7 @@ def _corrects(run: _Run, failed: Step, later: Step) -> bool:
 def _asks_another(run: _Run, missed: Missed) -> bool:
     """Tell whether an agent that does not give the answer is asked after a failure."""
     steps = run.reading.steps
-    last = next((step.agent for step in reversed(steps) if step.kind in _THINKING), "")
+    last = next((step.agent for step in reversed(steps) if step.kind in THINKING), "")
     handed = [step.target for step in steps[missed.at :] if step.kind is StepKind.HANDOFF]
     return any(one != last for one in handed)
 
@@ -292,7 +291,7 @@ def _repeats_code(run: _Run, missed: Missed) -> bool:
 def _is_from_nowhere(run: _Run, missed: Missed, told: Sequence[str]) -> bool:
     """Tell whether sentences have a figure, or only words, that nothing gives."""
     steps = run.reading.steps
-    heard = (step.output for step in steps[: missed.at] if step.kind in _THINKING)
+    heard = (step.output for step in steps[: missed.at] if step.kind in THINKING)
     admitting = (step.output for step in steps[missed.at :] if kinds_said(step.output[:HEAD]) & MISSES)
     known = numbers("\n".join((*heard, *admitting))[:HEAD])
     strange = {one.value for one in figures_from_nowhere(run.reading, run.ending.answer)} - known
@@ -305,7 +304,7 @@ def _is_from_nowhere(run: _Run, missed: Missed, told: Sequence[str]) -> bool:
 def _knows_by_itself(run: _Run, missed: Missed) -> bool:
     """Tell whether the agent that answers took over, and first spoke, after a failure."""
     steps = run.reading.steps
-    spoken = [at for at, one in enumerate(steps) if one.kind in _THINKING]
+    spoken = [at for at, one in enumerate(steps) if one.kind in THINKING]
     took_over = any(step.kind is StepKind.HANDOFF for step in steps[missed.at :])
     agent = steps[spoken[-1]].agent if spoken else ""
     return took_over and all(at > missed.at for at in spoken if steps[at].agent == agent)
@@ -371,7 +370,7 @@ def _next_words(run: _Run, missed: Missed) -> int:
     spoken = [
         at
         for at in range(missed.at + 1, len(steps))
-        if steps[at].kind in _THINKING
+        if steps[at].kind in THINKING
         and not steps[at].calls
         and run.reading.texts[at]
         and not kinds_said(steps[at].output[:HEAD]) & MISSES
