@@ -131,8 +131,8 @@ def run(arguments: Sequence[str] | None = None, app_of: Callable[[Sequence[str]]
         complain("needs Linux (tested) or macOS (not tested): on Windows, use it in WSL")
         return 2
     try:
-        border = _with_border(sys.argv[1:] if arguments is None else list(arguments))
-        code = app_of(border)(args=border, standalone_mode=False)
+        words = _with_border(sys.argv[1:] if arguments is None else list(arguments))
+        code = app_of(words)(args=words, standalone_mode=False)
     except typer.TyperException as error:
         if message := error.format_message():  # empty if the help was shown instead
             complain(message)

@@ -251,10 +251,10 @@ def _strange(known: Known, answer: str) -> Iterator[str]:
 def _is_of_one_row(known: Known, figure: Figure) -> bool:
     """Tell whether three numbers of one row of a list give one: missing pieces at their price."""
     rows = (row for _, text in known.results() for listed in tables_in(text) for row in listed)
-    numbers = (
+    operands = (
         [one for one in row.values() if isinstance(one, int | float)] for row in islice(rows, _MOST_ROWS)
     )
-    return any(Derivation(number[:_MOST_OF_ROW], ()).computes_in_threes(figure) for number in numbers)
+    return any(Derivation(row[:_MOST_OF_ROW], ()).computes_in_threes(figure) for row in operands)
 
 
 def _clue(known: Known, position: int, source: int, literal: str) -> Clue:

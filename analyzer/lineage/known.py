@@ -199,7 +199,7 @@ class Known:
     @functools.cached_property
     def all_dates(self) -> tuple[DateFound, ...]:
         """The different dates that were given or asked for in a call."""
-        found = (*(date.date for date in self.dates), *self._dates_in_calls)
+        found = (*(told.date for told in self.dates), *self._dates_in_calls)
         return tuple({one.readings: one for one in found}.values())
 
     def has_date(self, one: DateFound) -> bool:

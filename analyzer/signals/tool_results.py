@@ -280,7 +280,7 @@ def _command_failed(result: str) -> bool:
         return any(isinstance(code, int) and code != 0 for code in codes)
     last = result.rpartition("\n")[2]
     patterns = (_LAST_EXIT.search(last), _LAST_REPORT.match(last), _CANNOT_READ.match(last))
-    return any(pattern is not None for pattern in patterns)
+    return any(found is not None for found in patterns)
 
 
 def _check_failed(result: str, name: str) -> bool:
