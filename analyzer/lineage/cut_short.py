@@ -66,20 +66,18 @@ def cut_lists(known: Known) -> Iterator[Clue]:
 
 def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, step: int) -> bool:
     count = sum(named)
-    entries = [entry for entry, is_named in zip(listed.entries, named, strict=True) if is_named]
+    told = [entry for entry, is_named in zip(listed.entries, named, strict=True) if is_named]
     left = [entry for entry, is_named in zip(listed.entries, named, strict=True) if not is_named]
     if count in counts_in(known.asked):
         return False  # so many were asked for
-    if _misses_of_a_limit(known, entries, left):
+    if _misses_of_a_limit(known, told, left):
         return True
     if len(named) in counts_in(answer):
         return False  # the answer says how many there are
-    if not _has_twin(entries, left):
-        is_whole = count in counts_in(answer) and not _is_divided(known, entries, left, step)
+    if not _has_twin(told, left):
+        is_whole = count in counts_in(answer) and not _is_divided(known, told, left, step)
         is_meant = is_whole and (_says_yes_to_all(known, listed) or _is_filtered(known, step))
-        return (
-            known.asks_for("every") and (is_meant or _are_among(entries, left)) and _is_gap(known, left, step)
-        )
+        return known.asks_for("every") and (is_meant or _are_among(told, left)) and _is_gap(known, left, step)
     names = (name for entry in listed.entries for name in entry.names)
     is_start, are_few = all(named[:count]), _FEW * len(left) <= count
     is_whole = counts(answer, count, words_of(listed.key)) or known.asks_for("every")
@@ -127,23 +125,23 @@ def _named_columns(known: Known, listed: Listed) -> list[str]:
     return [key for key in listed.entries[0].fields if asked and key.casefold() in asked]
 
 
-def _is_divided(known: Known, entries: Sequence[Entry], left: Sequence[Entry], position: int) -> bool:
+def _is_divided(known: Known, told: Sequence[Entry], left: Sequence[Entry], position: int) -> bool:
     """Tell whether a column or another result sets the named entries apart: those that are paid."""
-    keys = entries[0].fields
+    keys = told[0].fields
     columns = [
         (
-            {_rank(one.fields.get(key, "")) for one in entries},
+            {_rank(one.fields.get(key, "")) for one in told},
             {_rank(one.fields.get(key, "")) for one in left},
         )
         for key in keys
     ]
-    if any(len(ours) == 1 < len(entries) and ours.isdisjoint(theirs) for ours, theirs in columns):
+    if any(len(ours) == 1 < len(told) and ours.isdisjoint(theirs) for ours, theirs in columns):
         return True
-    numbers = [pair for key, pair in zip(keys, columns, strict=True) if _is_measured((*entries, *left), key)]
+    numbers = [pair for key, pair in zip(keys, columns, strict=True) if _is_measured((*told, *left), key)]
     if len(numbers) > 1 and any(_are_apart(ours, theirs) for ours, theirs in numbers):
         return True
     others = [text.casefold() for place, text in known.results() if place != position]
-    return any(name in text for text in others for entry in entries for name in entry.names)
+    return any(name in text for text in others for entry in told for name in entry.names)
 
 
 def _is_measured(entries: Sequence[Entry], key: str) -> bool:
@@ -266,9 +264,9 @@ def counts(answer: str, count: int, wanted: frozenset[str]) -> bool:
     )
 
 
-def _has_twin(entries: Sequence[Entry], left: Sequence[Entry], besides: str = "") -> bool:
+def _has_twin(told: Sequence[Entry], left: Sequence[Entry], besides: str = "") -> bool:
     """Tell whether one of some entries equals one of the others in all but its name, and one more field."""
-    ours = [_telling(entry, besides) for entry in entries]
+    ours = [_telling(entry, besides) for entry in told]
     return any(_telling(entry, besides) in ours for entry in left)
 
 
@@ -301,8 +299,8 @@ def _clue(known: Known, listed: Listed, named: Sequence[bool], source: int) -> C
     return known.clue(position, ClueKind.CUT_SHORT, reason, quote)
 
 
-def _names_part(text: str, entries: Sequence[Entry], left: Sequence[Entry]) -> bool:
+def _names_part(text: str, told: Sequence[Entry], left: Sequence[Entry]) -> bool:
     words, small = words_in(text), text.casefold()
-    return all(entry.is_named_in(words, small) for entry in entries) and not any(
+    return all(entry.is_named_in(words, small) for entry in told) and not any(
         entry.is_named_in(words, small) for entry in left
     )

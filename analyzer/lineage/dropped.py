@@ -60,9 +60,9 @@ class _Entry:
 
 def dropped_entries(known: Known) -> Iterator[Clue]:
     """Yield the list of which the answer leaves out entries without a reason; at most one."""
-    for position, entries, left in islice(_parts_told(known), _MOST_LISTS):
-        if not _has_reason(known, position, entries, left):
-            yield from _clue(known, position, entries, left)
+    for position, told, left in islice(_parts_told(known), _MOST_LISTS):
+        if not _has_reason(known, position, told, left):
+            yield from _clue(known, position, told, left)
             return
 
 
@@ -146,9 +146,9 @@ def _can_name(word: str) -> bool:
     return len(word) >= _LEAST_LETTERS and not word.isdigit()
 
 
-def _has_reason(known: Known, position: int, entries: Sequence[_Entry], left: Sequence[_Entry]) -> bool:
+def _has_reason(known: Known, position: int, told: Sequence[_Entry], left: Sequence[_Entry]) -> bool:
     """Tell whether a figure tells the entries apart, or another text speaks of one that is left out."""
-    if _are_apart(entries, left):
+    if _are_apart(told, left):
         return True
     lost = frozenset[str]().union(*(entry.name for entry in left))
     small = frozenset(word[:_BEGINNING] for word in lost)
@@ -158,21 +158,21 @@ def _has_reason(known: Known, position: int, entries: Sequence[_Entry], left: Se
         f"{step.output[:HEAD]} {step.input[:HEAD]}" if step.kind is StepKind.TOOL else own_words(step)[:HEAD]
         for step in known.reading.steps[position + 1 :]
     )
-    return any(_speaks_of_some(words_in(text), entries, left) for text in texts)
+    return any(_speaks_of_some(words_in(text), told, left) for text in texts)
 
 
-def _speaks_of_some(words: frozenset[str], entries: Sequence[_Entry], left: Sequence[_Entry]) -> bool:
+def _speaks_of_some(words: frozenset[str], told: Sequence[_Entry], left: Sequence[_Entry]) -> bool:
     """Tell whether a text names one that is left out, and is no copy of the list."""
     lost = sum(bool(entry.name & words) for entry in left)
-    return lost > 0 and not (lost == len(left) and all(entry.name & words for entry in entries))
+    return lost > 0 and not (lost == len(left) and all(entry.name & words for entry in told))
 
 
-def _are_apart(entries: Sequence[_Entry], left: Sequence[_Entry]) -> bool:
+def _are_apart(told: Sequence[_Entry], left: Sequence[_Entry]) -> bool:
     """Tell whether what is said of the entries tells those left out from the others."""
-    pairs = ((entries, left), (left, entries))
-    if _are_marked_apart(entries, left) or any(_share_words(*pair) for pair in pairs):
+    pairs = ((told, left), (left, told))
+    if _are_marked_apart(told, left) or any(_share_words(*pair) for pair in pairs):
         return True
-    return any(_are_beyond(entries, left, read) for read in _READS)
+    return any(_are_beyond(told, left, read) for read in _READS)
 
 
 def _share_words(entries: Sequence[_Entry], rest: Sequence[_Entry]) -> bool:
@@ -215,15 +215,15 @@ def _clocks(said: str) -> Sequence[float]:
 _READS: Final[tuple[_Read, ...]] = (_figures, _days, _clocks)
 
 
-def _clue(known: Known, source: int, entries: Sequence[_Entry], left: Sequence[_Entry]) -> Iterator[Clue]:
+def _clue(known: Known, source: int, told: Sequence[_Entry], left: Sequence[_Entry]) -> Iterator[Clue]:
     def names_part(text: str) -> bool:
         words = words_in(text)
-        return all(entry.name & words for entry in entries) and not any(entry.name & words for entry in left)
+        return all(entry.name & words for entry in told) and not any(entry.name & words for entry in left)
 
     position = known.first_said(names_part, after=source)
     step, giver = known.reading.steps[position], known.reading.steps[source]
     if step.agent != giver.agent:
-        whole = f"the {len(entries) + len(left)} entries that {giver.agent} listed at step {giver.index}"
-        reason = f"named {len(entries)} of {whole}, without {left[0].shown}"
+        whole = f"the {len(told) + len(left)} entries that {giver.agent} listed at step {giver.index}"
+        reason = f"named {len(told)} of {whole}, without {left[0].shown}"
         quote = Evidence(step=step.index, quote=beginning(step.output, QUOTE))
         yield known.clue(position, ClueKind.CUT_SHORT, reason, quote)
