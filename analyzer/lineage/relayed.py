@@ -19,7 +19,7 @@ from analyzer.lineage.retold import messages_read
 from analyzer.signals.normalize import excerpt
 from analyzer.signals.numbers import measure_of
 from analyzer.signals.run_view import HEAD
-from semconv.model import Evidence, Step, StepKind
+from semconv.model import Evidence, StepKind
 from semconv.record import record
 
 _VALUE: Final = re.compile(
@@ -68,11 +68,12 @@ def relayed_values(known: Known) -> Iterator[Clue]:
         read.update(messages)
         output = known.reading.outputs[position]
         own = _keys(output)
-        new = (own & answered) - given
-        for said in _said(prose_of(output)) if new else ():
-            right = _right(said, step, own | answered) if said.key in new else None
-            if right is not None and not _may_be_moved(said, step.input[:HEAD], output):
-                yield _clue(known, position, said, right)
+        if new := (own & answered) - given:
+            heard = [said for message in messages_read(step) for said in _said(message)]
+            for said in _said(prose_of(output)):
+                right = _right(said, heard, own | answered) if said.key in new else None
+                if right is not None and not _may_be_moved(said, step.input[:HEAD], output):
+                    yield _clue(known, position, said, right)
         given |= own
 
 
@@ -116,9 +117,9 @@ def _telling(words: Sequence[str]) -> set[str]:
     return {word for word in words if len(word) >= _WORD and not word.isdigit()}
 
 
-def _right(said: _Said, step: Step, repeated: set[str]) -> _Said | None:
+def _right(said: _Said, heard: Sequence[_Said], repeated: set[str]) -> _Said | None:
     """Return the only value that the agent had read in the same sentence, unless somebody repeats it."""
-    same = {one.key: one for text in messages_read(step) for one in _said(text) if _is_alike(said, one)}
+    same = {one.key: one for one in heard if _is_alike(said, one)}
     right = next(iter(same.values()), None)
     return right if len(same) == 1 and right is not None and right.key not in repeated else None
 
@@ -156,9 +157,8 @@ def _is_duration(figure: Figure) -> bool:
 
 
 def _clue(known: Known, position: int, said: _Said, right: _Said) -> Clue:
-    step, output = known.reading.steps[position].index, known.reading.outputs[position]
-    at = prose_of(output).find(said.literal, said.start)
-    quote = excerpt(prose_of(output), at, at + len(said.literal), before=50, after=50)
+    step, prose = known.reading.steps[position].index, prose_of(known.reading.outputs[position])
+    quote = excerpt(prose, said.start, said.start + len(said.literal), before=50, after=50)
     what = "time" if ":" in said.key else "code"
     reason = f"gave the {what} {said.literal}, where it had read {right.literal}"
     return known.clue(position, ClueKind.CHANGED, reason, Evidence(step=step, quote=quote), sign=what)

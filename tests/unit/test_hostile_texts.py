@@ -21,6 +21,7 @@ from analyzer.lineage.slips import wrong_figures
 from analyzer.signals.loops import repeats_of
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import clues
+from analyzer.signals.suspicion.admitted import leaves_open
 from analyzer.signals.suspicion.ending import Ending
 from analyzer.signals.suspicion.other_language import other_language
 from collector_processor.trajectory.acts import without_base64
@@ -93,6 +94,7 @@ def _ids(first: str) -> str:
         pytest.param(lambda: _passed_on("Hosts: " + ", ".join(["(a1)"] * (_LENGTH // 6))), id="brackets"),
         pytest.param(lambda: _tested("a_" * (_LENGTH // 2 - 200)), id="name of a test"),
         pytest.param(lambda: _called("file/" + "1-" * (_LENGTH // 2)), id="path of digits"),
+        pytest.param(lambda: leaves_open("{" + ':"x y"' * _LENGTH, ["x"], []), id="object that never ends"),
     ],
 )
 def test_a_text_made_to_be_slow_is_read_in_time(look: Callable[[], object]) -> None:

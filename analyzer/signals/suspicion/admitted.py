@@ -62,7 +62,7 @@ def leaves_open(line: str, words: Sequence[str], lines: Sequence[str]) -> bool:
 def _after(word: str, line: str) -> list[str]:
     """Return the values of a JSON object's key, or of the fields beside a word, that are plain."""
     name, plain = rf'"{re.escape(word)}[^"]*"', r':\s*("[^"]*"|[^\s",{}\[\]]+)'
-    objects = re.findall(rf"{{[^{{}}]*:\s*{name}[^{{}}]*}}", line)
+    objects = [each for each in re.findall(r"{[^{}]*}", line) if re.search(rf":\s*{name}", each)]
     found = [*re.findall(name + plain, line), *(one for each in objects for one in re.findall(plain, each))]
     return [one.strip('"') for one in found]
 

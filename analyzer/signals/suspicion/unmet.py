@@ -87,8 +87,8 @@ def _refused_parts(reading: Reading) -> Iterator[tuple[Missed, tuple[str, ...]]]
             continue
         asked = step.input[:HEAD].casefold()
         for entry in refused_entries(step.output):
-            words = tuple(word for word in words_of(json.dumps(entry)) if is_in(word, asked))
             text, by = json.dumps(entry, ensure_ascii=False), reading.responsible_steps[at]
+            words = tuple(word for word in words_of(text) if is_in(word, asked))
             yield Missed(at=at, by=by, tool=tool, text=text, found_nothing=False), words
 
 
@@ -216,10 +216,7 @@ def _is_alternative(run: _Run, missed: Missed, named: Sequence[str]) -> bool:
 
 def _tells_share(run: _Run, missed: Missed) -> bool:
     """Tell whether the answer says for how many of how many calls a tool did its work."""
-    calls = {
-        step.input for step in run.reading.steps if step.kind is StepKind.TOOL and step.target == missed.tool
-    }
-    done = {one.input for one in _like(run, missed)}
+    calls, done = _calls_of(run, missed)
     shares = {(int(one[1]), int(one[2])) for one in _SHARE.finditer(run.ending.answer)}
     return (len(done), len(calls)) in shares
 
@@ -329,11 +326,17 @@ def _like(run: _Run, missed: Missed) -> list[Step]:
     return [one for one in like if mapping(one.input[:HEAD]).keys() == keys]
 
 
+def _calls_of(run: _Run, missed: Missed) -> tuple[set[str], set[str]]:
+    """Return the arguments of all calls of a failed call's tool, and of those that succeeded."""
+    tools = (step for step in run.reading.steps if step.kind is StepKind.TOOL)
+    calls = {step.input for step in tools if step.target == missed.tool}
+    return calls, {step.input for step in _like(run, missed)}
+
+
 def _is_counted(run: _Run, missed: Missed) -> bool:
     """Tell whether the answer has the number of all calls of a tool, of which this one failed for good."""
     steps = run.reading.steps
-    calls = {step.input for step in steps if step.kind is StepKind.TOOL and step.target == missed.tool}
-    done = {one.input for one in _like(run, missed)}
+    calls, done = _calls_of(run, missed)
     if len(calls) < _FEWEST_LIKE or steps[missed.at].input in done:
         return False
     told = numbers(run.ending.answer)
