@@ -40,7 +40,8 @@ _RESULT: Final = re.compile(
     re.IGNORECASE,
 )
 _RESULT_INSIDE: Final = re.compile(
-    r"[ \t]*Observation[ \t]*:(?P<result>.*?)(?=^[ \t]*Thought[ \t]*:|\Z)", re.MULTILINE | re.DOTALL
+    r"[ \t]*Observation[ \t]*:(?P<result>.*?)(?=^[ \t]*(?:Thought|Action)[ \t]*:|\Z)",
+    re.MULTILINE | re.DOTALL,
 )
 _SIGNS: Final = ("Action", "<tool_call>", "<code>", "```", "Calling tools:")
 """Words of which a text with a call has one; most texts have none."""

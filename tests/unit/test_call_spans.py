@@ -238,6 +238,13 @@ def test_a_call_that_no_answer_wrote_or_nothing_answers_is_no_step(behind: list[
     assert conversation({"content": REACT}, *behind) == []
 
 
+def test_an_observation_ends_at_the_next_action() -> None:
+    south = "Action: sales\nAction Input: south"
+    told = f"So far:\n{REACT}\nObservation: 1200\n{south}\nObservation: 900\nThought: "
+    outputs = [step[-1] for step in conversation({"content": f"{REACT}\n{south}"}, text_turn("user", told))]
+    assert outputs == ["1200", "900"]
+
+
 @pytest.mark.parametrize(
     ("listed", "steps_of_tools"),
     [
