@@ -1,8 +1,8 @@
 """Values of another row: the captain of one team with the mail address of another team's. Pure.
 
-A line that names one row of a list by some columns and another row by others, gives the one what the list has
-for the other. Rows that are only compared are named by the same column; a value that stands elsewhere in the
-run, or is the greatest or least of many, may be meant for itself; and a later line may set it right.
+A line is suspected if some of its values come from one row of a list and others from another row, in other
+columns. It is not if it compares two rows by the same column, if the value stands elsewhere in the run or is
+the greatest or least of many, or if a later line gives the right value.
 """
 
 from __future__ import annotations

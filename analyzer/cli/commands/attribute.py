@@ -61,7 +61,7 @@ def attribute(
     all_runs: Annotated[
         bool,
         typer.Option(
-            "--all", help="Print the steps of each run; of more than 3, only the first failure's are."
+            "--all", help="Print the steps of every run. By default, more than 3 runs get a line each."
         ),
     ] = False,
     output: FormatOption = OutputFormat.TABLE,
@@ -70,9 +70,9 @@ def attribute(
 
     A conversation log is assumed to have failed; a trace is first checked for failure,
     unless [bold]--failed[/bold]. Without a model it needs no network and no key. Several runs are also
-    compared with each other: a step that only failing runs of a workflow have is more likely to blame. Of
-    more than three, each gets a line, and the last lines rank what broke them. As JSON, each run names its
-    [bold]file[/bold].
+    compared with each other: a step that only failing runs of a workflow have is more likely to blame. More
+    than three runs get a line each, then the first failed run in full and a table of what broke them. As
+    JSON, each run names its [bold]file[/bold].
 
     Example: [bold]blamespan attribute trace.json --model ollama/qwen3[/bold]
     """

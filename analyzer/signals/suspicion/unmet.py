@@ -1,12 +1,12 @@
 """Clues that a call failed for something that the task names, and that the answer passes over it.
 
-A success of another tool meets no need of the failed call, and neither does one of the same tool for another
-thing. So the words of the failed call's arguments that no successful call has are what is missing. The task
-names them, and the answer admits nothing. Then it either claims what was not done, or gives what no result
-gives, or leaves the part out.
+Neither another tool's success nor the same tool's success for another thing replaces the failed call. So what
+is missing are the words of its arguments that no successful call has and that the task names. If the answer
+does not admit the failure, it claims what was not done, gives what no result gives, or leaves the part out.
 
-Not a failure: a later call may have brought the same in another way. For a deed, that is a later deed whose
-name does not tell, or tells the same act; for a look-up, a later look-up with another tool.
+A later call may have done the same in another way, and then the run is not suspected. A later deed with the
+same verb, or whose name has no known verb, can replace a failed deed; a later look-up with another tool can
+replace a failed look-up.
 """
 
 from __future__ import annotations
