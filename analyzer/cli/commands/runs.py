@@ -19,7 +19,6 @@ from rich.table import Table
 from analyzer.analyses.composition import kept_texts, open_cleaner
 from analyzer.cli.kept_runs import DataDirOption, open_kept, opened_store
 from analyzer.cli.output import (
-    CommandFailed,
     FormatOption,
     OutputFormat,
     WrongUsage,
@@ -203,7 +202,7 @@ def index(
         if afresh:
             rows.clear()
         if not rows.create_index():
-            raise CommandFailed(NO_INDEX)
+            complain(NO_INDEX)
         count, unwritten = 0, list[RunText]()
         for text in _missing(settings, db, rows):
             unwritten.append(text)
