@@ -55,17 +55,17 @@ def _join_of(records: Records) -> Callable[[Records], list[Any]] | None:
     if kind in _OF_PAGES:
         return None if _SAID_ON_PAGES.isdisjoint(text_at(record, "type") for record in records) else _of_pages
     if first.get("object") == "chat.completion.chunk":
-        return _of_chunks
+        return join_chunks
     if "done" in first:
         return _of_ollama
     if kind.startswith("response."):
-        return _of_responses
+        return join_responses
     if _is_of_converse(first):
         return None if all("metadata" in record for record in records) else _of_converse
-    return _of_blocks
+    return join_blocks
 
 
-def _of_chunks(chunks: Iterable[_Object]) -> list[Any]:
+def join_chunks(chunks: Iterable[_Object]) -> list[Any]:
     """Join the chunks of chat completions, which may be mixed with those of others."""
     by_id: dict[str, list[_Object]] = {}
     key = ""
@@ -84,9 +84,10 @@ def _completion(chunks: Sequence[_Object]) -> _Object:
     choices = [each for chunk in chunks for each in objects(chunk.get("choices"))]
     deltas = [object_at(one, "delta") for one in choices if not one.get("index")]
     calls: dict[Any, dict[str, Any]] = {}
-    for asked in (each for delta in deltas for each in objects(delta.get("tool_calls"))):
+    for asked in (each for delta in deltas for each in _asked(delta)):
         call = calls.setdefault(asked.get("index", len(calls)), {"id": "", "name": [], "arguments": []})
-        function = object_at(asked, "function")
+        custom = object_at(asked, "custom")
+        function = {**custom, "arguments": custom.get("input")} if custom else object_at(asked, "function")
         call["id"] = call["id"] or json_text(asked.get("id"))
         call["name"].append(json_text(function.get("name")))
         call["arguments"].append(json_text(function.get("arguments")))
@@ -100,7 +101,14 @@ def _completion(chunks: Sequence[_Object]) -> _Object:
     finish = next((one["finish_reason"] for one in reversed(choices) if one.get("finish_reason")), None)
     choice = {"index": 0, "message": message, "finish_reason": finish}
     answer = {"object": "chat.completion", "choices": [choice]}
-    return {**answer, **{key: chunk[key] for chunk in chunks for key in ("model", "error") if chunk.get(key)}}
+    kept = ("id", "model", "error", "usage")
+    return {**answer, **{key: chunk[key] for chunk in chunks for key in kept if chunk.get(key)}}
+
+
+def _asked(delta: _Object) -> Iterable[_Object]:
+    """Return the parts of calls in a delta; of an API before tools, its only call."""
+    legacy = object_at(delta, "function_call")
+    return [{"index": 0, "function": legacy}] if legacy else objects(delta.get("tool_calls"))
 
 
 def _of_ollama(lines: Iterable[_Object]) -> list[Any]:
@@ -124,7 +132,7 @@ _OF_ANTHROPIC: Final = frozenset(
 _DELTAS: Final[Mapping[str, str]] = {"text_delta": "text", "thinking_delta": "thinking"}
 
 
-def _of_blocks(events: Iterable[_Object]) -> list[Any]:
+def join_blocks(events: Iterable[_Object]) -> list[Any]:
     """Join Anthropic's events: a message begins, then its blocks grow by their index."""
     found: list[dict[str, Any]] = []
     blocks: dict[Any, dict[str, Any]] = {}
@@ -146,6 +154,7 @@ def _of_blocks(events: Iterable[_Object]) -> list[Any]:
             found[-1]["stop_reason"] = (
                 object_at(event, "delta").get("stop_reason") or found[-1]["stop_reason"]
             )
+            found[-1]["usage"] = {**object_at(found[-1], "usage"), **object_at(event, "usage")}
         elif kind == "error" and found:
             found[-1]["error"] = error_text(event)
     return found[:-1]
@@ -159,7 +168,7 @@ def _block(block: Mapping[str, Any], pieces: Sequence[str]) -> _Object:
     return {**block, key: text_at(block, key) + joined} if joined else block
 
 
-def _of_responses(events: Iterable[_Object]) -> list[Any]:
+def join_responses(events: Iterable[_Object]) -> list[Any]:
     """Return the responses that events end with; of one that was cut off, the items that were done."""
     found: dict[str, dict[str, Any]] = {}
     items: list[Any] = []
