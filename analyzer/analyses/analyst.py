@@ -25,10 +25,10 @@ from analyzer.inquiry.visible import visible_run
 from analyzer.lineage.chains import lineage_of, with_texts
 from analyzer.lineage.clue import DEFAULT_FALSE_ALARMS, least_suspicion
 from analyzer.methods.attribution import Attributor, no_model, took
-from analyzer.methods.choice import AUTO
 from analyzer.methods.history import suspected
 from analyzer.methods.pooling import trust_of
 from analyzer.methods.ranker import Ranker
+from analyzer.methods.registry import AUTO
 from analyzer.methods.suspicion import suspect
 from analyzer.signals.checked import checked
 from analyzer.signals.run_view import read

@@ -27,7 +27,8 @@ from collector_processor.core.records import EXPERIMENT
 from collector_processor.core.scores import Lane
 from collector_processor.otlp import Tenant
 from collector_processor.sinks.deleting import delete_run_and_scores, delete_tenant_and_scores
-from collector_processor.store.database.connection import Flush, StoreConnection, StoreThread
+from collector_processor.store.database.connection import StoreConnection, StoreThread
+from collector_processor.store.database.driver import Flush
 from semconv.dialects import USUAL, Reader
 from semconv.model import Attribution, Trajectory
 

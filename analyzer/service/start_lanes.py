@@ -26,7 +26,7 @@ from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.correcting import Corrections, SecondOpinions
 from analyzer.issues.labels.label_store import OpinionStore
 from analyzer.issues.receivers import counting_rules, receivers_of
-from analyzer.methods.choice import AUTO
+from analyzer.methods.registry import AUTO
 from analyzer.service.commands import CommandTask
 from analyzer.service.durable import Files
 from analyzer.service.lifetime import Lifetime

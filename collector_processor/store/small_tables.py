@@ -18,7 +18,8 @@ from typing import Any, Final
 
 from collector_processor.core.records import AbsentParent, fields_of
 from collector_processor.otlp import Tenant
-from collector_processor.store.database.connection import Flush, StoreConnection, insert, upsert
+from collector_processor.store.database.connection import StoreConnection, insert, upsert
+from collector_processor.store.database.driver import Flush
 
 MAX_ABSENT: Final = 2_000
 """Bound on each of the two kinds of rows; the oldest are dropped and learned again if needed."""
