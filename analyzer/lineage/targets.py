@@ -29,7 +29,7 @@ from analyzer.lineage.deeds import VERB_LETTERS, acts_of, spaced
 from analyzer.lineage.entries import Scalar, record_texts, rows_in, stands_in, tables_in
 from analyzer.lineage.known import Known, around
 from analyzer.lineage.sources import LATIN_SENTENCE
-from analyzer.lineage.vocabulary import phrases
+from analyzer.lineage.vocabulary import phrases, worded, words_for
 from analyzer.signals.commands import call_name
 from analyzer.signals.run_view import HEAD, QUOTE, callers_of, own_words
 from analyzer.signals.tool_names import deed_of, looks_up
@@ -54,19 +54,10 @@ _MOST_PAIRS: Final = 12
 _MANY: Final = 3
 """Siblings on one line from which it only lists them."""
 _CLAUSE: Final = re.compile(r"[.;:!?\n](?=\s|$)")
-_VERB_CLAUSE: Final = re.compile(r"[.;:!?\n,](?=\s|$)|\s(?:but|aber|mais|pero|mas|ma|and|und|et|y|e)\s")
-_CONDITION: Final = re.compile(
-    r"\b(?:if|when|whenever|unless|wenn|falls|sofern|sobald|si|quand|cuando|se|quando|als|indien|jeśli|gdy|если|om|hvis"
-    r"|yet|first|now|today|tomorrow|noch|erst|heute|todavía|aún|hoy|encore|ancora|oggi|ainda|hoje|nog)\b",
-    re.IGNORECASE,
-)
+_VERB_CLAUSE: Final = r"[.;:!?\n,](?=\s|$)|\s{but}\s"
+_CONDITION: Final = r"\b(?:{condition}|{for_now})\b"
 _ANY_WORD: Final = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")  # noqa: RUF001 - as typed
 _MOST_BANS: Final = 12
-_MODALS: Final = frozenset({"do", "must", "should", "shall", "may"})
-_BEFORE_BANS: Final = _MODALS | frozenset(
-    "please just but and you we bitte aber und sie es ihn ihr por favor pero y per ma e mais et".split()  # noqa: SIM905 - readable in this form
-)
-"""Words before one that denies, in a clause that forbids something."""
 _LONG_WORD: Final = re.compile(r"[^\W\d_]{4,}|[^\W_]*\d[^\W_]*")
 _NEAR: Final = 4
 """Words between a word that denies and the name."""
@@ -260,7 +251,7 @@ def _is_replaced(text: str, old: str, new: str) -> bool:
     """Tell whether a clause without a condition ends with the old name, or the new one follows at once."""
     clause = next((one[0] for one in _CLAUSE_PART.finditer(text) if old in one[0]), "")
     after = clause.partition(old)[2].partition(new)[0].split()
-    return len(after) < _LEAST_AWAY and not _CONDITION.search(clause)
+    return len(after) < _LEAST_AWAY and not worded(_CONDITION).search(clause)
 
 
 _SPECIAL: Final = re.compile(
@@ -308,9 +299,9 @@ def _ruled_out(task: str, languages: tuple[str, ...]) -> Iterator[_Ban]:
     no = phrases("no", languages)
     for found in LATIN_SENTENCE.finditer(task) if no.search(task) else ():
         sentence = found[0]
-        if _CONDITION.search(sentence) or "?" in sentence:
+        if worded(_CONDITION).search(sentence) or "?" in sentence:
             continue
-        for clause in _VERB_CLAUSE.split(sentence):
+        for clause in worded(_VERB_CLAUSE).split(sentence):
             denials = [*no.finditer(clause)]
             excuses = (phrases(kind, languages).search(clause) for kind in ("forget", "until", "only"))
             if len(denials) != 1 or any(excuses) or not _is_command(clause[: denials[0].end()], languages):
@@ -330,8 +321,9 @@ def _is_command(beginning: str, languages: tuple[str, ...]) -> bool:
     """Tell whether a clause forbids something by its beginning up to the word that denies."""
     *before, last = _ANY_WORD.findall(beginning.casefold()) or [""]
     if "en" in languages and last in {"no", "not"}:
-        return last == "not" and not _MODALS.isdisjoint(before) and _BEFORE_BANS.issuperset(before)
-    return _BEFORE_BANS.issuperset(before)
+        is_order = last == "not" and not words_for("modal").isdisjoint(before)
+        return is_order and words_for("before_ban").issuperset(before)
+    return words_for("before_ban").issuperset(before)
 
 
 def _forbids(word: str, verb: str) -> bool:
@@ -356,7 +348,7 @@ def _barred(task: str, languages: tuple[str, ...]) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for clause in _CLAUSE.split(task):
         names = [*_NAME.finditer(clause)]
-        no = [*phrases("no", languages).finditer(clause), *EXCEPT.finditer(clause)] if names else []
+        no = [*phrases("no", languages).finditer(clause), *worded(EXCEPT).finditer(clause)] if names else []
         for name in names:
             before = [one for one in no if one.start() < name.start()]
             if before and _rules_out(clause, before[-1], name, languages):
