@@ -18,11 +18,7 @@ METHOD_HELP: Final = (
 MethodOption = Annotated[str | None, optional("NAME", METHOD_HELP, "--method")]
 ModelOption = Annotated[
     str | None,
-    optional(
-        "NAME",
-        "Any litellm model; several, separated by commas, take turns in votes. Default: BLAMESPAN_MODEL.",
-        "--model",
-    ),
+    optional("NAME", "Any litellm model. Default: BLAMESPAN_MODEL.", "--model"),
 ]
 FloorOption = Annotated[
     float | None,

@@ -316,7 +316,6 @@ async def _forget(context: PageContext, tenant: Tenant, run_id: str | None) -> N
     """
     if context.pages.jobs is not None:
         context.pages.jobs.forget(tenant, run_id)
-    await context.pages.runs.clear()
 
     def clear() -> None:
         context.whole.clear()
