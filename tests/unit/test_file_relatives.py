@@ -13,7 +13,8 @@ import yaml
 from analyzer.api.local import attribute, read_runs
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.file_text import split_text
-from analyzer.recordings.read_files import FORMATS, read_recording
+from analyzer.recordings.formats import FORMATS
+from analyzer.recordings.read_files import read_recording
 from semconv.model import Status
 from tests.message_runs import ANSWER, CALL, ERROR, TASK, USER, run, told, tools
 
