@@ -76,8 +76,8 @@ def pull(
     """Say which agents broke the runs that a backend holds, at which steps and why.
 
     Reads runs over the backend's API and judges them as [bold]attribute[/bold] judges files; changes nothing
-    in the backend. As JSON, each run's [bold]file[/bold] is its page in the backend. Credentials come from the
-    backend's own variables, such as PHOENIX_API_KEY.
+    in the backend. As JSON, a run's [bold]file[/bold] is its page there. Credentials come from the backend's
+    own variables, such as PHOENIX_API_KEY.
 
     Example: [bold]blamespan pull phoenix --url http://localhost:6006 --since 7d[/bold]
     """
