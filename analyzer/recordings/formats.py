@@ -24,7 +24,9 @@ from analyzer.recordings.codex_session import CODEX
 from analyzer.recordings.conversation_log import (
     CONVERSATION_LOG,
     LOG_LEVELS,
+    OF_A_ROOM,
     is_conversation,
+    is_of_room,
     is_request,
     pair_of,
 )
@@ -202,8 +204,8 @@ def _looks_like(text: FileText | None, unknown: Records) -> str:
     if not text.records:
         return f"{text.form} without content"
     one = unknown[0] if unknown else None
-    if not isinstance(one, dict):
-        return f"{text.form} of unknown content ({type(one).__name__})"
+    if not isinstance(one, dict) or is_of_room(one):
+        return OF_A_ROOM if is_of_room(one) else f"{text.form} of unknown content ({type(one).__name__})"
     keys = ", ".join(" ".join(str(key).split())[:_LONGEST_KEY] for key in list(one)[:_MOST_KEYS]) or "none"
     if any(key in one for key in LOG_LEVELS) or is_request(one):
         return f"the log of an application: {text.form} with the keys {keys}"
