@@ -28,6 +28,7 @@ from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 from typing import IO, Any, Final, Protocol, cast
 
 PRELOADED: Final = (
@@ -125,16 +126,16 @@ def ran(
     command: Sequence[str],
     *,
     environ: Mapping[str, str],
-    folder: Path,
+    folder: Path | None = None,
     given: str = "",
     timeout_s: float = 300.0,
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m MODULE …`` to its end, as ``subprocess.run`` does; afresh if its variables require it.
+    """Run ``python -m MODULE …`` to its end; afresh if its variables require that.
 
     Args:
         command: the interpreter of this process, and its arguments.
         environ: all variables of the process.
-        folder: where it runs.
+        folder: where it runs; by default here.
         given: what it reads.
         timeout_s: it is killed after this.
 
@@ -143,25 +144,31 @@ def ran(
     """
     changed = {name for name, _ in dict(environ).items() ^ os.environ.items()} - {"PYTHONPATH"}
     if any(name.startswith(_AT_START) for name in changed):
-        return subprocess.run(
-            command,
-            env=environ,
-            cwd=folder,
-            input=given,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
+        return afresh(command, environ=environ, folder=folder, given=given, timeout_s=timeout_s)
     with TemporaryDirectory() as own:
         streams = [Path(own, name) for name in ("in", "out", "err")]
         streams[0].write_text(given)
-        process = _forked(command, environ, folder, list(map(str, streams)), spares=0)
+        process = _forked(command, environ, folder or Path.cwd(), list(map(str, streams)), spares=0)
         try:
             code = process.wait(timeout_s)
         finally:
             process.kill()
         return subprocess.CompletedProcess(command, code, *(one.read_text() for one in streams[1:]))
+
+
+def afresh(
+    command: Sequence[str],
+    *,
+    environ: Mapping[str, str],
+    folder: Path | None = None,
+    given: str = "",
+    timeout_s: float = 300.0,
+) -> subprocess.CompletedProcess[str]:
+    """Run any command as ``ran`` does, in an interpreter of its own."""
+    return subprocess.run(
+        command, env=environ, cwd=folder, input=given, capture_output=True, text=True, timeout=timeout_s,
+        check=False,
+    )  # fmt: skip
 
 
 def _forked(
@@ -187,14 +194,16 @@ def _parent(*modules: str) -> Callable[..., int]:
     own = os.environ | {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}  # as the service does before that import
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=own)
     atexit.register(process.communicate)
+    one_at_a_time = Lock()
 
     def ask(**order: object) -> int:
         given, answers = process.stdin, process.stdout
         assert given
         assert answers
-        given.write(json.dumps(order).encode() + b"\n")
-        given.flush()
-        return int(answers.readline())
+        with one_at_a_time:
+            given.write(json.dumps(order).encode() + b"\n")
+            given.flush()
+            return int(answers.readline())
 
     return ask
 
