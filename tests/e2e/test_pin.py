@@ -25,6 +25,7 @@ from collector_processor.store.database.connection import open_database
 from collector_processor.writeback.outgoing import service_of
 from semconv.model import Event, LogRecord
 from tests.backends.forked import afresh, ran
+from tests.e2e.test_pytest_plugin import PYTEST
 from tests.e2e.test_run_command import PLAIN, WRONG, Provider, environment, quick, run, serving
 from tests.factories import span
 from tests.workflows import Place, keep_runs
@@ -75,7 +76,7 @@ def pin(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def pytest_of(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     given = words or ("pinned",)
-    return called(folder, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *given, **variables)
+    return called(folder, *PYTEST[1:], "-rs", *given, **variables)
 
 
 def record_again(folder: Path, program: str, provider: type[Provider]) -> None:
