@@ -16,6 +16,7 @@ from tests.e2e.test_run_command import INSTRUMENTED, PLAIN, serving
 PYTEST = (
     *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
     *("-p", "no:schemathesis", "-p", "no:inline_snapshot"),  # they take half of the time of all imports
+    *("-p", "no:randomly"),  # tests read the output in the order of the file
 )
 SUITE = """
 import json, pytest
