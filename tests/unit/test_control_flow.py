@@ -485,6 +485,7 @@ def test_adks_own_answer_to_a_call_that_needs_a_confirmation_is_a_wait() -> None
 
     assert status(answer) is Status.WAITING
     assert status(other) is not Status.WAITING
+    assert status(json.dumps({"id": 4, "error": {"code": 409}})) is not Status.WAITING
 
 
 @pytest.mark.parametrize("name", ["everywhere", "below a quiet top"])

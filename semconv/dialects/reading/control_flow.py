@@ -379,7 +379,7 @@ def is_pending(span: Span, action: Action) -> bool:
     framework answers in place of the tool, in fixed words, whichever instrumentation records them.
     """
     if action.kind is ActionKind.TOOL:
-        return _ADK_CONFIRMATION in {action.error, mapping(action.output).get("error")}
+        return _ADK_CONFIRMATION in (action.error, mapping(action.output).get("error"))
     if action.kind not in _RUNS:
         return False
     return any(_lists_requests(result) for result in _results(span, action))
