@@ -17,7 +17,8 @@ from typing import Final
 from unicodedata import normalize
 
 from collector_processor.otlp import Tenant
-from collector_processor.store.database.connection import Flush, StoreConnection
+from collector_processor.store.database.connection import StoreConnection
+from collector_processor.store.database.driver import Flush
 
 TRIGRAM: Final = 3
 """Characters of the shortest text that the index finds."""

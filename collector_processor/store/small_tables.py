@@ -22,7 +22,8 @@ from typing import Any, Final
 
 from collector_processor.core.records import AbsentParent, SpilledPart, fields_of
 from collector_processor.otlp import Tenant, TraceKey
-from collector_processor.store.database.connection import Flush, StoreConnection, insert, upsert
+from collector_processor.store.database.connection import StoreConnection, insert, upsert
+from collector_processor.store.database.driver import Flush
 from semconv.model import TraceId
 
 MAX_ABSENT: Final = 2_000

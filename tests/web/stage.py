@@ -28,7 +28,7 @@ from analyzer.recordings.read_files import read_recording
 from analyzer.recordings.uploads import read_runs, unpacked
 from analyzer.web.api import Deleting
 from analyzer.web.app import WebParts, web_server
-from analyzer.web.pages.front import Labels, Pages, TraceLink, shown_settings
+from analyzer.web.front import Labels, Pages, TraceLink, shown_settings
 from analyzer.web.probes import Probes
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.issue_reads import IssueReader, ShownIssue, WorkflowReader

@@ -29,7 +29,8 @@ from analyzer.web.reads.run_query import (
 )
 from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
-from collector_processor.store.database.connection import Rows, StoreConnection
+from collector_processor.store.database.connection import StoreConnection
+from collector_processor.store.database.driver import Rows
 from collector_processor.store.run_text import IS_KEPT, RunTextRows, folded
 
 ITS_VERDICT: Final = (
