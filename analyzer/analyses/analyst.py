@@ -20,7 +20,6 @@ from typing import Final, Unpack
 
 from analyzer.analyses.consulting import Consulting, ModelFacts, Order, Stepping, ThreadSteps
 from analyzer.inquiry.method import Answer, Model, Question, Steps, asking
-from analyzer.inquiry.present import visible_run
 from analyzer.inquiry.verdict import abstained, analysis_of
 from analyzer.lineage.chains import lineage_of, with_texts
 from analyzer.lineage.clue import DEFAULT_FALSE_ALARMS, least_suspicion
