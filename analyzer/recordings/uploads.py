@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from importlib import import_module
 from typing import Final, TypeAlias
 
 from analyzer.inquiry.errors import UnreadableInput
@@ -33,6 +34,12 @@ MOST_VALUES: Final = 5_000_000
 ReadUpload: TypeAlias = Callable[[Sequence[bytes], str], Sequence[Trajectory]]
 """Reads files, given the expected answer of their runs if there is one; it takes long, so it is called in a
 thread. Raises ``AnalyzerError`` or ``CollectorError`` for invalid input."""
+
+
+def load_readers() -> None:
+    """Import the readers of all formats, which the first file would wait for."""
+    for name in ("read_files", "formats"):
+        import_module(f"analyzer.recordings.{name}")
 
 
 def unpacked(files: Sequence[bytes]) -> list[bytes]:

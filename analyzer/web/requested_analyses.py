@@ -34,6 +34,9 @@ Load = Callable[[], Sequence[Trajectory]]
 """Reads the runs; called in a thread. Raises ``AnalyzerError`` or ``CollectorError`` for invalid input."""
 
 
+Prepare = Callable[[], Awaitable[None]]
+
+
 class JobState(StrEnum):
     """State of an analysis."""
 
@@ -135,6 +138,8 @@ class Jobs:
         limits: JobLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
         earned: ReadEarned = nothing_earned,
+        *,
+        prepare: Prepare | None = None,
     ) -> None:
         """Start without jobs.
 
@@ -144,7 +149,10 @@ class Jobs:
             limits: of concurrent and remembered jobs.
             clock: returns seconds.
             earned: returns what models have earned with a tenant.
+            prepare: loads what an analysis needs, if it is not loaded; never raises.
         """
+        self._prepare: Final = prepare
+        self._preparing: asyncio.Task[None] | None = None
         self._earned: Final = earned
         self.read: Final = read
         self._clock: Final = clock
@@ -161,6 +169,11 @@ class Jobs:
     def timeout_s(self) -> float:
         """Most seconds that one analysis may take."""
         return self._limits.timeout_s
+
+    def look_ahead(self) -> None:
+        """Load in the background what an analysis needs: somebody is about to request one."""
+        if self._prepare is not None and (self._preparing is None or self._preparing.done()):
+            self._preparing = asyncio.ensure_future(self._prepare())
 
     def start(self, owner: str, asked: Asked) -> Job:
         """Start an analysis visible only to the session ``owner``.
@@ -209,9 +222,10 @@ class Jobs:
 
     async def close(self) -> None:
         """Cancel all jobs in progress."""
-        for task in self._tasks:
+        tasks = [*self._tasks, *filter(None, [self._preparing])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._reader.shutdown(wait=False, cancel_futures=True)
 
     def _end(self, job: Job, state: JobState) -> None:

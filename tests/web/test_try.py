@@ -362,6 +362,25 @@ def jobs_with(**limits: int) -> Jobs:
     return Jobs(LocalOpinions(analyst=RunAnalyst(attributor=Attributor())), read_here, JobLimits(**limits))
 
 
+async def test_the_page_with_the_form_loads_what_an_analysis_needs(stage: Stage) -> None:
+    prepared, opened = asyncio.Event(), list[str]()
+
+    async def prepare() -> None:
+        opened.append("once")
+        await prepared.wait()
+
+    opinions = LocalOpinions(analyst=RunAnalyst(attributor=Attributor()))
+    jobs = Jobs(opinions, read_here, prepare=prepare)
+    pages = replace(stage.parts().pages, jobs=jobs)
+    async with TestClient(TestServer(make_app(stage.parts(pages=pages)))) as client:
+        for _ in range(2):
+            async with client.get("/try") as answer:
+                assert answer.status == 200, "the page does not wait for it"
+        prepared.set()
+        assert opened == ["once"]
+        await jobs.close()
+
+
 async def test_waiting_jobs_are_bounded() -> None:
     jobs = jobs_with(at_once=1, waiting=1, of_a_session=5)
     for _ in range(2):
