@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -43,6 +44,8 @@ FilesArgument = Annotated[
 
 
 STANDARD_INPUT: Final = Path("-")
+_PROGRAMS: Final = {".py": "python", ".js": "node", ".mjs": "node"}
+"""What runs a program that is given in place of its trace, by its suffix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +100,13 @@ def load(path: Path) -> Recording:
     except OSError as error:
         raise CommandFailed(f"{path}: {error.strerror or error}") from error
     except UnreadableInput as error:
-        raise CommandFailed(f"{path}: {error}") from error
+        hint = (
+            f"to run a program: blamespan run -- {runs} {shlex.quote(str(path))}; "
+            if (runs := _PROGRAMS.get(path.suffix))
+            else ""
+        )
+        name = "standard input" if path == STANDARD_INPUT else path
+        raise CommandFailed(f"{name}: {hint}{error}") from error
 
 
 def _beside(path: Path) -> Iterator[bytes]:

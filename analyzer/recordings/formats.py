@@ -192,6 +192,8 @@ def described(text: FileText | None, unknown: Records) -> str:
         text: the file's records; ``None`` if it is neither JSON nor YAML nor a table.
         unknown: the first records that no format recognises.
     """
+    if text is not None and not text.records:
+        return f"{text.form} without content"
     return f"{_looks_like(text, unknown)}; {_EXPECTED}"
 
 
@@ -201,8 +203,6 @@ def _looks_like(text: FileText | None, unknown: Records) -> str:
             "neither JSON nor YAML nor a table nor OTLP protobuf, nor a transcript whose turns begin with"
             " **User:** and **Assistant:**, one of them twice"
         )
-    if not text.records:
-        return f"{text.form} without content"
     one = unknown[0] if unknown else None
     if not isinstance(one, dict) or is_of_room(one):
         return OF_A_ROOM if is_of_room(one) else f"{text.form} of unknown content ({type(one).__name__})"
