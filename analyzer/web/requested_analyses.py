@@ -21,7 +21,7 @@ from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.labels.correcting import Outcome
 from analyzer.methods.choice import Choice, Opinions
-from analyzer.recordings.uploads import MOST_RUNS, ReadUpload, held_bytes
+from analyzer.recordings.uploads import LEFT_OUT, MOST_RUNS, ReadUpload, held_bytes
 from collector_processor.core.analysis import ReadEarned, nothing_earned
 from collector_processor.otlp import NO_TENANT, CollectorError, Tenant
 from semconv.model import Attribution, Trajectory
@@ -262,8 +262,10 @@ class Jobs:
     async def _do(self, job: Job) -> None:
         job.state = JobState.READING
         runs = await asyncio.get_running_loop().run_in_executor(self._reader, job.asked.load)
+        notes = [each for each in (runs[0].warnings if runs else ()) if each.startswith(LEFT_OUT)]
         if len(runs) > MOST_RUNS:
-            job.note = f"The file holds {len(runs)} runs: the first {MOST_RUNS} are analysed."
+            notes.append(f"the file holds {len(runs)} runs: the first {MOST_RUNS} are analysed")
+        job.note = "".join(f"{note[:1].upper()}{note[1:]}. " for note in notes).strip()
         runs = runs[:MOST_RUNS]
         self._jobs.resize(job, max(job.asked.size, sum(map(held_bytes, runs))))
         self._make_room(job.owner, 0)  # the decoded runs may take a hundred times the file's size
