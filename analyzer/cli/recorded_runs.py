@@ -116,13 +116,18 @@ def _beside(path: Path) -> Iterator[bytes]:
             yield read_bounded(file)
 
 
+def may_be_id(path: Path) -> bool:
+    """Tell whether it may be a kept run's id, which has neither folders nor a suffix."""
+    return path.name == str(path) and not path.suffix
+
+
 def _kept(path: Path) -> Recording:
     """Return the kept run of this id.
 
     Raises:
         WrongUsage: there is no such run, and no such file either.
     """
-    if path.name != str(path) or path.suffix:  # ids have neither folders nor suffixes
+    if not may_be_id(path):
         raise WrongUsage(f"{path}: no such file")
     # Importing SQLAlchemy takes 0.2 s, which commands without a store should not pay.
     from analyzer.cli.kept_runs import open_kept  # noqa: PLC0415

@@ -44,6 +44,14 @@ def test_other_commands_of_several_files_do_the_same(
     assert said.out
 
 
+@pytest.mark.parametrize("command", ["attribute", "explain", "steps"])
+def test_a_missing_file_is_told_without_the_store_of_kept_runs(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([command, "none.json"]) == 2
+    assert capsys.readouterr().err == "blamespan: none.json: no such file\n"
+
+
 def test_missing_logs_stop_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["attribute", *GOOD, "--logs", "none.json"]) == 2
     said = capsys.readouterr()
