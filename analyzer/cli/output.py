@@ -93,7 +93,7 @@ def _no_bar() -> None:
 
 def missing_extra(error: ModuleNotFoundError) -> CommandFailed:
     """Return the failure of a command whose libraries are in the extra ``history``; raise other errors."""
-    if (error.name or "").partition(".")[0] not in {"duckdb", "pyarrow"}:
+    if (error.name or "").partition(".")[0] != "pyarrow":
         raise error
     return CommandFailed(
         f"{error.name} is not installed; it is in the extra history: pip install '.[server,history]'"

@@ -2,24 +2,26 @@
 
 "Before noon", and the chosen flight leaves at 15:10, while others of the same result leave in the morning. A
 limit that nothing keeps is left to the answer's words, and a list of which several entries are named is a
-comparison, unless the answer counts them: "three calls close before the year ends". An answer that counts and
-names all entries of the list compares them too, unless it names them in a row.
+comparison, unless the answer counts them ("three calls close before the year ends"), or names in a row as
+many as the task wants. An answer that counts and names all entries compares them too, unless in a row.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Final, TypeAlias
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import clocks_in, dates_in
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
-from analyzer.lineage.figures import CURRENCY_CODES, figures
+from analyzer.lineage.figures import CURRENCY_CODES, figures, unit_of
 from analyzer.lineage.known import Known, counts_in, words_in
 from analyzer.lineage.vocabulary import has_alternative, phrase_at_end, phrases
 from analyzer.signals.normalize import excerpt
+from analyzer.signals.numbers import measure_of
 from semconv.model import Evidence
 from semconv.record import record
 
@@ -32,6 +34,12 @@ _LONGEST_NO: Final = 24
 """Characters before the word of a limit in which a word that denies stands."""
 _MOST: Final = 0.8
 _NOON: Final = 12 * 60
+_HOUR: Final = re.compile(
+    r"(?<![\d:.,])([01]?\d|2[0-3])\s?(?:uhr|uur|h|heures?|時|时|点|點|시)(?![\w:])", re.IGNORECASE
+)
+"""A full hour, right after the word of a limit: elsewhere ``14 h`` is a duration."""
+_ENDS: Final = frozenset({"until", "till", "bis", "hasta", "até", "tot", "fino"})
+"""Words of a limit that are also those of a column's name: something lasts at least as long as is wanted."""
 _MONEY: Final = CURRENCY_CODES | {"kr", "kč", "ft", "lei", "руб", "грн", "лв"}  # noqa: RUF001 - Russian
 _PRICE: Final = re.compile(
     r"price|cost|total|amount|fee|fare|rent|betrag|montant|importe|monto|valor|importo|kwota|сумм|belopp|beløb|beløp"
@@ -56,6 +64,13 @@ class _Limit:
     read: _Read
     """Reads a field, by its key and value, as what the limit is about; ``None`` if it is something else."""
 
+    def sets_most(self, key: str) -> bool:
+        """Tell whether a column keeps the limit below its value: ``open_until`` keeps "until 23:00" above."""
+        is_end = not _ENDS.isdisjoint(words_in(self.words)) and not _ENDS.isdisjoint(
+            key.casefold().split("_")
+        )
+        return self.is_most and not is_end
+
 
 def broken_limits(known: Known) -> Iterator[Clue]:
     """Yield the limits of the task that the named entry of a list breaks while another keeps them."""
@@ -67,9 +82,13 @@ def broken_limits(known: Known) -> Iterator[Clue]:
     for _step, text in known.results():
         for listed in lists_in(text):
             named = [entry for entry in listed.entries if entry.is_named_in(words, small)]
-            is_choice = len(named) < len(listed.entries) or _are_one_list(named, small)
+            is_row = _are_one_list(named, small)
+            is_choice = len(named) < len(listed.entries) or is_row
             is_count = is_choice and len(named) in counts_in(answer)
-            meant = [limit for limit in limits if len(named) == 1 or (is_count and limit.read is _day)]
+            is_wanted = is_row and 1 < len(named) in counts_in(known.asked)
+            meant = [
+                limit for limit in limits if len(named) == 1 or is_wanted or (is_count and limit.read is _day)
+            ]
             chosen = ((limit, _breaking(listed, limit, named, small)) for limit in meant)
             yield from (_clue(known, limit, *found) for limit, found in chosen if found is not None)
 
@@ -108,6 +127,9 @@ def _time_in(ahead: str, languages: tuple[str, ...]) -> _Ahead:
     clock = next((one for one in clocks_in(ahead) if one.start <= _GAP), None)
     if clock is not None:
         return float(clock.minutes), clock.end, _clock
+    hour = _HOUR.search(ahead)
+    if hour is not None and hour.start() <= _GAP:
+        return 60.0 * int(hour[1]), hour.end(), _clock
     noon = phrases("noon", languages).search(ahead)
     return (_NOON, noon.end(), _clock) if noon is not None and noon.start() <= _GAP else _NOTHING
 
@@ -120,6 +142,24 @@ def _day_in(ahead: str, _languages: tuple[str, ...]) -> _Ahead:
 def _amount_in(ahead: str, _languages: tuple[str, ...]) -> _Ahead:
     figure = next((one for one in figures(ahead) if one.start <= _GAP), None)
     return (figure.value, figure.end, _price) if figure and figure.unit in _MONEY else _NOTHING
+
+
+def _measure_in(ahead: str, _languages: tuple[str, ...]) -> _Ahead:
+    figure = next((one for one in figures(ahead) if one.start <= _GAP), None)
+    measure = measure_of(figure.unit) if figure else None
+    if figure is None or measure is None or measure[0] == "scale":
+        return _NOTHING
+    return figure.value, figure.start + len(figure.shown), partial(_of_unit, measure)
+
+
+def _of_unit(measure: tuple[str, str], key: str, value: Scalar) -> float | None:
+    """Read a plain number under a key that ends in a unit: ``frame_cm``, ``hours``."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if measure_of(unit_of(_PARTS.split(key)[-1])) == measure else None
+
+
+_PARTS: Final = re.compile(r"[^a-zA-Z²]+|(?<=[a-z])(?=[A-Z])")
 
 
 def _day(_key: str, value: Scalar) -> float | None:
@@ -150,8 +190,8 @@ _DATED: Final = (_time_in, _day_in)
 _KINDS: Final = (
     ("before", True, _DATED),
     ("after", False, _DATED),
-    ("at_most", True, (_amount_in,)),
-    ("at_least", False, (_amount_in,)),
+    ("at_most", True, (_amount_in, _measure_in)),
+    ("at_least", False, (_amount_in, _measure_in)),
 )
 """Kinds of words, whether they set the most, and what may follow them."""
 
@@ -178,7 +218,7 @@ def _breaks(entry: Entry, key: str, limit: _Limit) -> bool:
     value = limit.read(key, entry.fields.get(key, ""))
     if value is None:
         return True  # it cannot be chosen by this limit either
-    return value > limit.value if limit.is_most else value < limit.value
+    return value > limit.value if limit.sets_most(key) else value < limit.value
 
 
 def _clue(known: Known, limit: _Limit, name: str, field: str) -> Clue:
