@@ -24,7 +24,6 @@ from analyzer.inquiry.verdict import abstained, analysis_of
 from analyzer.lineage.chains import lineage_of, with_texts
 from analyzer.lineage.clue import DEFAULT_FALSE_ALARMS, least_suspicion
 from analyzer.methods.attribution import Attributor, no_model, took
-from analyzer.methods.history import suspected
 from analyzer.methods.pooling import trust_of
 from analyzer.methods.ranker import Ranker
 from analyzer.methods.registry import AUTO
@@ -175,7 +174,11 @@ class RunAnalyst:
         started = self.attributor.clock()
         past = self.attributor.past
         comparison = None if past is None else past.compare(seen)
-        by_history = None if comparison is None else suspected(seen, comparison)
+        by_history = None
+        if comparison is not None:
+            from analyzer.methods.history import suspected  # noqa: PLC0415 - most files hold one run
+
+            by_history = suspected(seen, comparison)
         blame = by_history or suspect(seen, self.least_suspicion)
         if blame is None:
             return None

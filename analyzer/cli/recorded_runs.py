@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -43,6 +44,8 @@ FilesArgument = Annotated[
 
 
 STANDARD_INPUT: Final = Path("-")
+_PROGRAMS: Final = {".py": "python", ".js": "node", ".mjs": "node"}
+"""What runs a program that is given in place of its trace, by its suffix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +100,13 @@ def load(path: Path) -> Recording:
     except OSError as error:
         raise CommandFailed(f"{path}: {error.strerror or error}") from error
     except UnreadableInput as error:
-        raise CommandFailed(f"{path}: {error}") from error
+        hint = (
+            f"to run a program: blamespan run -- {runs} {shlex.quote(str(path))}; "
+            if (runs := _PROGRAMS.get(path.suffix))
+            else ""
+        )
+        name = "standard input" if path == STANDARD_INPUT else path
+        raise CommandFailed(f"{name}: {hint}{error}") from error
 
 
 def _beside(path: Path) -> Iterator[bytes]:
@@ -107,13 +116,18 @@ def _beside(path: Path) -> Iterator[bytes]:
             yield read_bounded(file)
 
 
+def may_be_id(path: Path) -> bool:
+    """Tell whether it may be a kept run's id, which has neither folders nor a suffix."""
+    return path.name == str(path) and not path.suffix
+
+
 def _kept(path: Path) -> Recording:
     """Return the kept run of this id.
 
     Raises:
         WrongUsage: there is no such run, and no such file either.
     """
-    if path.name != str(path) or path.suffix:  # ids have neither folders nor suffixes
+    if not may_be_id(path):
         raise WrongUsage(f"{path}: no such file")
     # Importing SQLAlchemy takes 0.2 s, which commands without a store should not pay.
     from analyzer.cli.kept_runs import open_kept  # noqa: PLC0415

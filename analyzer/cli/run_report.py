@@ -313,11 +313,16 @@ def _say_where_it_ended(ended: Ended, trajectory: Trajectory) -> None:
     complain(f"the program ended with exit code {ended.code} after step {last.index}{asked}")
 
 
+_BY_SIGNAL: Final = 128
+"""The least exit code of a program that a signal ended, which wrote no error."""
+
+
 def _say_why_nothing(seen: Seen) -> None:
     """Say what to do about a program that showed neither spans of agents nor model calls."""
     sent = "its spans show no step of an agent" if seen.traces else "it sent no spans"
     passed = "and no model call passed" if seen.has_gateway else "and --no-gateway was given"
-    complain(f"nothing to judge in {seen.program} (exit code {seen.ended.code}): {sent}, {passed}.")
+    told = f"nothing to judge in {seen.program} (exit code {seen.ended.code}): {sent}, {passed}."
+    complain(f"{told} Its own error stands above." if 0 < seen.ended.code < _BY_SIGNAL else told)
     if seen.has_gateway and not seen.traces and seen.ended.code == 0:
         complain(
             "clients that take their address in code are not seen: leave base_url out there, or take it from"

@@ -13,7 +13,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from analyzer.inquiry.calibration import Worth, as_labelled, doubted
 from analyzer.inquiry.errors import ModelFailure, ModelNeeded
@@ -31,7 +31,6 @@ from analyzer.inquiry.method import (
 )
 from analyzer.inquiry.posterior import belief_in_signals, worth_of
 from analyzer.inquiry.present import visible_run
-from analyzer.methods.history import History, Past, pooled_with
 from analyzer.methods.pooling import UNPROVED, Trust, pool_with_model, pooled_of
 from analyzer.methods.ranker import Ranker
 from analyzer.methods.ranker_features import VERSION
@@ -49,6 +48,9 @@ from analyzer.methods.without_model import (
     signals_belief,
 )
 from semconv.model import Abstention, Attribution, Blame, Effort, Trajectory
+
+if TYPE_CHECKING:
+    from analyzer.methods.history import Past
 
 DEFAULT_BUDGET_USD: Final = 0.50
 _FIXED_TOKENS: Final = 4_000
@@ -206,7 +208,11 @@ class Attributor:
         attribution = as_labelled(attribution, self.worths)
         is_blame = isinstance(attribution.verdict, Blame)
         comparison = self.past.compare(trajectory) if self.past and is_blame else None
-        return attribution if comparison is None else pooled_with(attribution, trajectory, comparison)
+        if comparison is None:
+            return attribution
+        from analyzer.methods.history import pooled_with  # noqa: PLC0415 - most runs have no others beside them
+
+        return pooled_with(attribution, trajectory, comparison)
 
     def _ranked_at_home(self, trajectory: Trajectory) -> Ranking | None:
         """Return the ranker's ranking of a run of a system that it was trained on; else ``None``."""
@@ -239,7 +245,11 @@ class Attributor:
         """Return a method that needs what this attributor knows; ``None`` for the others."""
         if name == "ranker":
             return LearnedRanking(ranker=self.ranker)
-        return History(past=self.past) if name == "history" else None
+        if name == "history":
+            from analyzer.methods.history import History  # noqa: PLC0415 - as above
+
+            return History(past=self.past)
+        return None
 
     def _fall_back(self, failed: Attribution, trajectory: Trajectory, instead: str) -> Steps:
         answer = yield from self._run(instead, trajectory, "")

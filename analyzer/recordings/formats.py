@@ -33,7 +33,7 @@ from analyzer.recordings.conversation_log import (
 from analyzer.recordings.crewai_log import CREWAI
 from analyzer.recordings.datadog_spans import DATADOG
 from analyzer.recordings.defects import DOCUMENTS, ROWS, Words
-from analyzer.recordings.fields import opened
+from analyzer.recordings.fields import json_text, opened
 from analyzer.recordings.file_text import TABLES, FileText
 from analyzer.recordings.gemini_contents import ADK, GEMINI
 from analyzer.recordings.gemini_session import GEMINI_SESSION
@@ -116,6 +116,12 @@ _MOST_WRAPPERS: Final = 6
 """Objects around the records that are opened, one in the other."""
 _MOST_KEYS: Final = 8
 _LONGEST_KEY: Final = 24
+_PRINTED: Final = " additional_kwargs={"
+"""Part of a message of LangChain as Python prints it."""
+_HOW_PRINTED: Final = (
+    "messages of LangChain that Python printed as text: json.dumps(…, default=lambda one: one.model_dump())"
+    " keeps what they are, default=str does not"
+)
 _EXPECTED: Final = (
     "expected OTLP (JSON or protobuf), an export of Jaeger, Tempo, Langfuse, Phoenix, LangSmith, MLflow or"
     " another tracing tool, the messages of a model API or framework, or a coding agent's session:"
@@ -143,6 +149,8 @@ def read_records(text: FileText) -> Recording:
                 raise
             refusal = refusal or error  # the messages of other formats may stand in objects of their own
         records = opened(records)
+    if _PRINTED in json_text(list(text.records[:_MOST_KEYS])):
+        raise UnreadableInput(_HOW_PRINTED)
     if refusal is not None:
         raise refusal
     parts = _parts(text.records)
@@ -192,6 +200,8 @@ def described(text: FileText | None, unknown: Records) -> str:
         text: the file's records; ``None`` if it is neither JSON nor YAML nor a table.
         unknown: the first records that no format recognises.
     """
+    if text is not None and not text.records:
+        return f"{text.form} without content"
     return f"{_looks_like(text, unknown)}; {_EXPECTED}"
 
 
@@ -201,8 +211,6 @@ def _looks_like(text: FileText | None, unknown: Records) -> str:
             "neither JSON nor YAML nor a table nor OTLP protobuf, nor a transcript whose turns begin with"
             " **User:** and **Assistant:**, one of them twice"
         )
-    if not text.records:
-        return f"{text.form} without content"
     one = unknown[0] if unknown else None
     if not isinstance(one, dict) or is_of_room(one):
         return OF_A_ROOM if is_of_room(one) else f"{text.form} of unknown content ({type(one).__name__})"

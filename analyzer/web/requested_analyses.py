@@ -21,7 +21,7 @@ from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.correcting import Outcome
 from analyzer.methods.choice import Choice, Opinions
-from analyzer.recordings.uploads import MOST_RUNS, ReadUpload, held_bytes
+from analyzer.recordings.uploads import LEFT_OUT, MOST_RUNS, ReadUpload, held_bytes
 from collector_processor.core.analysis import ReadEarned, nothing_earned
 from collector_processor.otlp import NO_TENANT, CollectorError, Tenant
 from semconv.model import Attribution, Trajectory
@@ -32,6 +32,9 @@ Take = Callable[[Trajectory, Attribution], Awaitable[Outcome]]
 """Keeps a result; returns the effect on the verdict. Raises ``CollectorError`` if the store refuses."""
 Load = Callable[[], Sequence[Trajectory]]
 """Reads the runs; called in a thread. Raises ``AnalyzerError`` or ``CollectorError`` for invalid input."""
+
+
+Prepare = Callable[[], Awaitable[None]]
 
 
 class JobState(StrEnum):
@@ -135,6 +138,8 @@ class Jobs:
         limits: JobLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
         earned: ReadEarned = nothing_earned,
+        *,
+        prepare: Prepare | None = None,
     ) -> None:
         """Start without jobs.
 
@@ -144,7 +149,10 @@ class Jobs:
             limits: of concurrent and remembered jobs.
             clock: returns seconds.
             earned: returns what models have earned with a tenant.
+            prepare: loads what an analysis needs, if it is not loaded; never raises.
         """
+        self._prepare: Final = prepare
+        self._preparing: asyncio.Task[None] | None = None
         self._earned: Final = earned
         self.read: Final = read
         self._clock: Final = clock
@@ -162,6 +170,11 @@ class Jobs:
     def timeout_s(self) -> float:
         """Most seconds that one analysis may take."""
         return self._limits.timeout_s
+
+    def look_ahead(self) -> None:
+        """Load in the background what an analysis needs: somebody is about to request one."""
+        if self._prepare is not None and (self._preparing is None or self._preparing.done()):
+            self._preparing = asyncio.ensure_future(self._prepare())
 
     def start(self, owner: str, asked: Asked) -> Job:
         """Start an analysis visible only to the session ``owner``.
@@ -211,9 +224,10 @@ class Jobs:
 
     async def close(self) -> None:
         """Cancel all jobs in progress."""
-        for task in self._tasks:
+        tasks = [*self._tasks, *filter(None, [self._preparing])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._reader.shutdown(wait=False, cancel_futures=True)
 
     def _end(self, job: Job, state: JobState) -> None:
@@ -253,8 +267,10 @@ class Jobs:
     async def _do(self, job: Job) -> None:
         job.state = JobState.READING
         runs = await asyncio.get_running_loop().run_in_executor(self._reader, job.asked.load)
+        notes = [each for each in (runs[0].warnings if runs else ()) if each.startswith(LEFT_OUT)]
         if len(runs) > MOST_RUNS:
-            job.note = f"The file holds {len(runs)} runs: the first {MOST_RUNS} are analysed."
+            notes.append(f"the file holds {len(runs)} runs: the first {MOST_RUNS} are analysed")
+        job.note = "".join(f"{note[:1].upper()}{note[1:]}. " for note in notes).strip()
         runs = runs[:MOST_RUNS]
         job.asked = replace(job.asked, size=max(job.asked.size, sum(map(held_bytes, runs))))
         self._make_room(job.owner, 0)  # the decoded runs may take a hundred times the file's size

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from analyzer.inquiry.errors import UnreadableInput
 from tests.message_runs import ANSWER, ERROR, TASK, run, told, tools
 
 
@@ -179,3 +180,11 @@ def test_chunks_of_a_stream_are_put_together() -> None:
     assert tools(found) == [("desk", "tide_table", ERROR, ERROR)]
     assert found.steps[1].input == '{"port": "Dover"}'
     assert found.output == ANSWER
+
+
+@pytest.mark.parametrize("key", ["desk", "messages"])
+def test_messages_that_python_printed_are_refused_with_what_to_write(key: str) -> None:
+    printed = "content='High tide' additional_kwargs={} response_metadata={} id='1'"
+    found = {"messages": [printed]} if key == "messages" else {key: {"messages": [printed]}}
+    with pytest.raises(UnreadableInput, match=r"default=lambda one: one\.model_dump"):
+        run(found, found)

@@ -44,7 +44,37 @@ def test_other_commands_of_several_files_do_the_same(
     assert said.out
 
 
+@pytest.mark.parametrize("command", ["attribute", "explain", "steps"])
+def test_a_missing_file_is_told_without_the_store_of_kept_runs(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([command, "none.json"]) == 2
+    assert capsys.readouterr().err == "blamespan: none.json: no such file\n"
+
+
 def test_missing_logs_stop_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["attribute", *GOOD, "--logs", "none.json"]) == 2
     said = capsys.readouterr()
     assert (said.out, said.err.count("no such file")) == ("", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        (
+            "my agents.py",
+            "import openai\n",
+            "to run a program: blamespan run -- python '{path}'; neither JSON",
+        ),
+        ("agents.mjs", "import OpenAI from 'openai'\n", "to run a program: blamespan run -- node {path}; "),
+        ("notes.txt", "hello\n", "{path}: neither JSON"),
+        ("empty.json", "", "{path}: a text without content\n"),
+    ],
+)
+def test_a_file_that_is_no_recording_is_told_with_what_to_type(
+    name: str, content: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    assert run(["attribute", str(path)]) == 1
+    assert said.format(path=path) in capsys.readouterr().err

@@ -301,6 +301,17 @@ async def test_files_are_read_together_with_their_logs(client: Client) -> None:
     assert "run.json, run.logs.json" in page
 
 
+async def test_of_several_files_the_readable_ones_are_analysed_and_the_others_named(client: Client) -> None:
+    several = FormData({"method": "signals"})
+    for name, data in (("a.json", json.dumps(LOG).encode()), ("b.txt", b"<i>hello"), ("c.json", b"{")):
+        several.add_field("file", data, filename=name)
+    async with client.post("/try", data=several, headers=OURS, allow_redirects=False) as answer:
+        page = await ended(client, answer.headers["Location"])
+    assert '<svg class="picture"' in page
+    assert "Left out file 2 of 3: XML or HTML, not JSON" in page
+    assert "Left out file 3 of 3: broken JSON" in page
+
+
 async def test_too_many_files_are_refused(client: Client) -> None:
     many = FormData({"method": "signals"})
     for number in range(MOST_FILES + 1):
@@ -360,6 +371,25 @@ async def settled(jobs: Jobs) -> None:
 
 def jobs_with(**limits: int) -> Jobs:
     return Jobs(LocalOpinions(analyst=RunAnalyst(attributor=Attributor())), read_here, JobLimits(**limits))
+
+
+async def test_the_page_with_the_form_loads_what_an_analysis_needs(stage: Stage) -> None:
+    prepared, opened = asyncio.Event(), list[str]()
+
+    async def prepare() -> None:
+        opened.append("once")
+        await prepared.wait()
+
+    opinions = LocalOpinions(analyst=RunAnalyst(attributor=Attributor()))
+    jobs = Jobs(opinions, read_here, prepare=prepare)
+    pages = replace(stage.parts().pages, jobs=jobs)
+    async with TestClient(TestServer(make_app(stage.parts(pages=pages)))) as client:
+        for _ in range(2):
+            async with client.get("/try") as answer:
+                assert answer.status == 200, "the page does not wait for it"
+        prepared.set()
+        assert opened == ["once"]
+        await jobs.close()
 
 
 async def test_waiting_jobs_are_bounded() -> None:

@@ -308,8 +308,8 @@ def _other_python(command: Sequence[str]) -> str:
     if found is None or Path(found).parent != Path(sys.executable).parent:
         return ""
     return (
-        f"{found} belongs to the environment that blamespan is installed in: if your program has one of"
-        " its own, name the Python of that one"
+        f"if a package is missing: {found} is the Python that blamespan is installed in, so name the one of"
+        " your program's environment"
     )
 
 

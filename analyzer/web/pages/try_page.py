@@ -100,6 +100,8 @@ def again_routes(context: PageContext) -> list[web.RouteDef]:
 
 async def _ask(context: Front, request: web.Request, error: str = "") -> web.Response:
     jobs = context.jobs
+    if jobs is not None:
+        jobs.look_ahead()
     mine = jobs.of(context.sessions.owner(request)) if jobs else []
     chance = await chance_of(jobs)
     return await context.show(
