@@ -73,9 +73,7 @@ def pin(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def pytest_of(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     given = words or ("pinned",)
-    # In a forked process, our package is imported before pytest could rewrite the asserts in its plugin.
-    quiet = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
-    return called(folder, *PYTEST[1:], *quiet, "-rs", *given, **variables)
+    return called(folder, *PYTEST[1:], "-rs", *given, **variables)
 
 
 def record_again(folder: Path, program: str, provider: type[Provider]) -> None:
