@@ -176,7 +176,8 @@ def _forked(
 ) -> Forked:
     python, *arguments = command
     assert python == sys.executable, command
-    parent = _parent(*([LITELLM] if "BLAMESPAN_MODEL" in environ else []))
+    asks_model = "BLAMESPAN_MODEL" in environ or "--model" in arguments
+    parent = _parent(*([LITELLM] if asks_model else []))
     order = {
         "run": arguments,
         "environ": dict(environ),

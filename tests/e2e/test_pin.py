@@ -24,7 +24,7 @@ from collector_processor.rebuild.encode import encode, encode_logs
 from collector_processor.store.database.connection import open_database
 from collector_processor.writeback.outgoing import service_of
 from semconv.model import Event, LogRecord
-from tests.backends.forked import afresh, ran
+from tests.backends.forked import ran
 from tests.e2e.test_pytest_plugin import PYTEST
 from tests.e2e.test_run_command import PLAIN, WRONG, Provider, environment, quick, run, serving
 from tests.factories import span
@@ -64,10 +64,7 @@ def called(folder: Path, *words: str, **variables: str) -> subprocess.CompletedP
     own = {
         name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "ANTHROPIC_"))
     }
-    start = (
-        ran if words[:2] == ("-m", "analyzer") else afresh
-    )  # pytest finds plugins that it must import itself
-    return start([sys.executable, *words], environ={**own, **variables}, folder=folder)
+    return ran([sys.executable, *words], environ={**own, **variables}, folder=folder)
 
 
 def pin(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
