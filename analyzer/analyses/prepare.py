@@ -146,6 +146,7 @@ class Preparer:
             totals=total_up(run),
             facts=facts_of(parts, run.trajectory, run.trace.spans),
             continuation=continuation_of(run.trace, run.trajectory),
+            service=service_of(run),
         )
         if analysis is None:
             return ToAsk(run=rebuilt, news=news)
