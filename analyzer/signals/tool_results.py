@@ -327,7 +327,8 @@ def _denies_success(fields: Mapping[str, Any]) -> bool:
 
 
 def _is_in_failed_state(fields: Mapping[str, Any]) -> bool:
-    return any(_state(each) in words_for("failed_state") for each in _of_kind("state_key", fields))
+    states = (*_of_kind("status_key", fields), *_of_kind("result_key", fields))
+    return any(_state(each) in words_for("failed_state") for each in states)
 
 
 def _of_kind(kind: str, fields: Mapping[str, Any]) -> list[Any]:
