@@ -16,7 +16,7 @@ from typing import Any, Final
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import acts_of
 from analyzer.lineage.known import Known, words_in
-from analyzer.lineage.vocabulary import denies, has_alternative
+from analyzer.lineage.vocabulary import denies, has_alternative, worded
 from analyzer.signals.run_view import HEAD
 from analyzer.signals.tool_names import deed_of, looks_up
 from analyzer.signals.wordings import Kind, languages_in, says
@@ -24,37 +24,16 @@ from semconv.dialects.reading.values import mapping
 from semconv.model import Step, StepKind
 from semconv.record import record
 
-_PERMITS: Final = re.compile(
-    r"(?:is_?|can_?)?(?:allow|permit|approv|accept|eligib|valid|authori[sz]|avail|pass|conform|complian|admissib|feasib|sufficien"
-    r"|within_|clear(?:ed)?$|erlaubt|zulässig|zulaessig|genehmig|verfügbar|verfuegbar|freigegeben|permis|permit|aprob|apto"
-    r"|disponib|autoris|geeignet|tauglich|berechtigt|suitab|idone|idóne|adecuad|adequad|habilitad|elegib|elegív|éligib|autorizz|ammess|consentit|toegestaan|goedgekeurd|beschikbaar|разреш|доступ|допуст|允许|允許|可用"
-    r"|合格|許可|可能|허용|가능)",
-    re.IGNORECASE,
-)
+_PERMITS: Final = r"(?:is_?|can_?)?(?:{permit_key}|clear(?:ed)?$)"
 """Keys whose value says whether something may be done."""
-_DECIDES: Final = re.compile(
-    r"(?:decision|verdict|outcome|check|approval|entscheidung|decisión|decision|esito|decis[ãa]o|решение)$",
-    re.IGNORECASE,
-)
-_STATES: Final = re.compile(
-    r"(?:result|status|state|action|advice|recommendation|ergebnis|zustand|résultat|resultat|état|etat|estado|resultado"
-    r"|risultato|stato|wynik|результат|статус|结果|結果|결과|durum|sonuç)$",
-    re.IGNORECASE,
-)
+_DECIDES: Final = "{decision_key}$"
+_STATES: Final = "(?:{status_key}|{result_key}|action|advice|recommendation)$"
 """Keys that say the same in the result of a tool that checks; elsewhere they tell how a thing stands."""
-CHECKS: Final = re.compile(
-    r"check|verif|valid|screen|vet(?:_|$)|eligib|complian|control|prüf|pruef|kontrol|vérif|contrôle|comprob|valida|controll"
-    r"|sprawd|weryf|провер|检查|核验|审查|確認|検査|審査|검사|확인",
-    re.IGNORECASE,
-)
+CHECKS: Final = r"{check_tool}|vet(?:_|$)"
 """Names of tools that check something."""
-_REFUSED: Final = re.compile(
-    r"\W*(?:refus|reject|den(?:y|ied)|declin|forbidden|blocked|refer\b|no[_ -]?match|mismatch"
-    r"|fail(?:ed|ure)?\b|hold\b|on[_ -]hold"
-    r"|not[_ ](?:allowed|approved|accepted|permitted|eligible)"
-    r"|abgelehnt|verweigert|verboten|interdit|prohibid|proibid|vietat|zabronion|yasak|rechazad|denegad|rifiutat|recusad"
-    r"|отказ|запрещ|拒绝|拒絕|禁止|却下|거부|금지)",
-    re.IGNORECASE,
+_REFUSED: Final = (
+    r"\W*(?:{refused}|refer\b|no[_ -]?match|fail(?:ed|ure)?\b|hold\b|on[_ -]hold"
+    r"|not[_ ](?:allowed|approved|accepted|permitted|eligible))"
 )
 _GRANTING: Final = frozenset(
     """
@@ -135,7 +114,7 @@ def _is_granting(tool: str) -> bool:
 
 def _is_unknown(tool: str) -> bool:
     """Tell whether a tool's name says neither that it reads or checks, nor what else it does."""
-    if looks_up(tool) or CHECKS.search(tool) or _TELLS.search(tool):
+    if looks_up(tool) or worded(CHECKS).search(tool) or _TELLS.search(tool):
         return False
     return deed_of(tool) in {"", "send"} and acts_of(tool) <= {"send"}
 
@@ -152,7 +131,7 @@ def _refusal(known: Known, position: int) -> _Refusal | None:
     step = known.reading.steps[position]
     tool, arguments, result = step.target or "", step.input, step.output
     row = mapping(result[:HEAD])
-    is_check = CHECKS.search(tool) is not None
+    is_check = worded(CHECKS).search(tool) is not None
     fields = _fields(row) if is_check else ((str(key), value) for key, value in row.items())
     found = next(
         (
@@ -185,19 +164,19 @@ def _fields(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             fields = one.items() if isinstance(one, dict) else ()
             yield from ((str(key), each) for key, each in fields if isinstance(each, str))
         inner = value.items() if isinstance(value, dict) else ()
-        yield from ((str(key), each) for key, each in inner if _DECIDES.search(str(key)))
+        yield from ((str(key), each) for key, each in inner if worded(_DECIDES).search(str(key)))
 
 
 def _refuses(key: str, value: Any, *, is_check: bool) -> bool:
     if value is False:
-        return _PERMITS.match(key) is not None
-    is_verdict = bool(_DECIDES.search(key) or (is_check and _STATES.search(key)))
-    return isinstance(value, str) and is_verdict and _REFUSED.match(value) is not None
+        return worded(_PERMITS).match(key) is not None
+    is_verdict = bool(worded(_DECIDES).search(key) or (is_check and worded(_STATES).search(key)))
+    return isinstance(value, str) and is_verdict and worded(_REFUSED).match(value) is not None
 
 
 def _is_barred(known: Known, key: str, value: Any) -> bool:
     """Tell whether the instructions forbid to go on after this verdict: ``REVIEW: do not pay``."""
-    if not isinstance(value, str) or len(value) < _LEAST_NAME or not _DECIDES.search(key):
+    if not isinstance(value, str) or len(value) < _LEAST_NAME or not worded(_DECIDES).search(key):
         return False
     rule = re.search(
         rf"(?<!\w){re.escape(value)}(?!\w)[^.;:,\n→]{{0,40}}[:,→]\s?((?:\w+\s)?[\w']+)", known.instructions
@@ -206,7 +185,9 @@ def _is_barred(known: Known, key: str, value: Any) -> bool:
 
 
 def _permits(result: str) -> bool:
-    return any(value is True and _PERMITS.match(str(key)) for key, value in mapping(result[:HEAD]).items())
+    return any(
+        value is True and worded(_PERMITS).match(str(key)) for key, value in mapping(result[:HEAD]).items()
+    )
 
 
 def _names(arguments: str) -> frozenset[str]:

@@ -19,6 +19,7 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import clocks_in, dates_in
 from analyzer.lineage.figures import figures, prose_of
 from analyzer.lineage.known import Known, beginnings_in, counts_in, words_in
+from analyzer.lineage.vocabulary import worded
 from analyzer.signals.run_view import HEAD, QUOTE, own_words
 from semconv.model import Evidence, StepKind
 from semconv.record import record
@@ -33,9 +34,7 @@ _LONGEST: Final = 6
 """Words of the longest entry's name; a longer part of a sentence is none."""
 _BRACKETS: Final = re.compile(r"[(（\[][^()（）\[\]]{0,120}[)）\]]")  # noqa: RUF001 - Chinese brackets
 _COMMA: Final = re.compile(r"[,;](?=\s)|[、，；]")  # noqa: RUF001 - commas of Chinese and Japanese
-_AND: Final = re.compile(
-    r"\s(?:and|und|et|y|e|i|oraz|en|och|og|ja|ve|и|та|dan|và|a|și|و|और)\s", re.IGNORECASE
-)
+_AND: Final = r"\s{and}\s"
 """What stands before the last entry."""
 _MARK: Final = re.compile(r"^\s*(?:[-*•\u2013]|\(?\d{1,2}[.)])\s+")
 _NAME_ENDS: Final = re.compile(r"[:(（=→|]|\s[–—-]\s|\s[−-]?\d[\d.,]*(?![\w-])")  # noqa: RUF001 - as above
@@ -103,7 +102,7 @@ def _parts(sentence: str) -> list[str]:
         return []
     starts, ends = [0, *(mark.end() for mark in marks)], [*(mark.start() for mark in marks), len(sentence)]
     parts = [sentence[start:end] for start, end in zip(starts, ends, strict=True)]
-    last = _AND.split(parts[-1], maxsplit=1)
+    last = worded(_AND).split(parts[-1], maxsplit=1)
     parts = [*parts[:-1], *(one for one in last if one.strip())]
     _, colon, first = parts[0].rpartition(": ")
     is_name = bool(colon) and len(_WORD.findall(_BRACKETS.sub("", first))) <= _LONGEST

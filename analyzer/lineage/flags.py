@@ -18,26 +18,16 @@ from analyzer.lineage.deeds import VERB_LETTERS, acts_of, spaced
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
 from analyzer.lineage.figures import words_of
 from analyzer.lineage.known import Known, beginnings_in, words_in
-from analyzer.lineage.vocabulary import has_alternative
+from analyzer.lineage.vocabulary import has_alternative, worded
 from semconv.model import StepKind
 
-_NO: Final = re.compile(
-    r"(?:no|not|none|non|nein|nicht|kein\w*|nee|niet|geen|não|nao|nie|brak|нет|не|yok|hay\u0131r|tidak|لا"
-    r"|نہیں|नहीं|না|否|无|無|なし|없음|아니\w*)(?!\w)",
-    re.IGNORECASE,
-)
+_NO: Final = r"{no_field}(?!\w)"
 """How a field begins that denies something: ``not included``, ``não``."""
-_YES: Final = re.compile(
-    r"(?:yes|y|ja|oui|si|sí|sì|sim|tak|да|evet|ya|نعم|ہاں|हाँ|হ্যাঁ|是|有|あり|예|있음|included|inclu\w*|inbegriffen|compr\w+)(?!\w)",
-    re.IGNORECASE,
-)
-_NEGATED: Final = re.compile(
-    r"(?:\b(?:no|not|without|non|except|ohne|kein\w*|nicht|sans|pas|sin|senza|sem|zonder|geen|bez|без)\b|n't)\W(?:\w+\W){0,2}$",
-    re.IGNORECASE,
-)
+_YES: Final = r"{yes_field}(?!\w)"
+_NEGATED: Final = r"(?:\b{without}\b|n't)\W(?:\w+\W){0,2}$"
 _FREE: Final = re.compile(r"[\s-]?(?:free|frei|freie[nrsm]?|vrij|vrije)\b", re.IGNORECASE)
 """What follows a word of what is not wanted: ``gluten free``, ``glutenfrei``."""
-_ONE_SUCH: Final = re.compile(r"\b(?:with|mit|avec|con|com|met)\s(?:\w{1,24}\s)?$", re.IGNORECASE)
+_ONE_SUCH: Final = r"\b{with}\s(?:\w{1,24}\s)?$"
 """What stands before a word that says what kind of thing is asked for: ``with an automatic``."""
 _ORDER_END: Final = re.compile(r"(?<!\d)[.;:!?\n,](?=\s|$)|\s(?:but|aber|mais|pero|mas|ma)\s")
 _TAKES: Final = frozenset({"book", "order"})
@@ -130,14 +120,14 @@ def _is_ordered(known: Known, word: str) -> bool:
     for clause in _ORDER_END.split(known.asked.casefold()) if verbs else ():
         first = [one[0][:VERB_LETTERS] for one in islice(_LONG_WORD.finditer(clause), 2)]
         at = clause.find(word)
-        if at >= 0 and not verbs.isdisjoint(first) and _ONE_SUCH.search(clause[max(0, at - 40) : at]):
+        if at >= 0 and not verbs.isdisjoint(first) and worded(_ONE_SUCH).search(clause[max(0, at - 40) : at]):
             return True
     return False
 
 
 def _is_negated(asked: str, word: str) -> bool:
     places = (one.start() for one in re.finditer(re.escape(word), asked))
-    return any(_NEGATED.search(asked[max(0, at - 30) : at]) for at in places)
+    return any(worded(_NEGATED).search(asked[max(0, at - 30) : at]) for at in places)
 
 
 def _is_taken(known: Known, entry: Entry) -> bool:
@@ -152,7 +142,7 @@ def _wanted(asked: str) -> frozenset[str]:
     return frozenset(
         each
         for one, before in found
-        if not (_NEGATED.search(before) or _FREE.match(asked, one.end()) or _FREE.search(one[0]))
+        if not (worded(_NEGATED).search(before) or _FREE.match(asked, one.end()) or _FREE.search(one[0]))
         for each in beginnings_in(one[0], _LEAST)
     )
 
@@ -171,11 +161,11 @@ def _is_flag(listed: Listed, key: str) -> bool:
 
 
 def _is_no(value: Scalar) -> bool:
-    return value is False or (isinstance(value, str) and _NO.match(value) is not None)
+    return value is False or (isinstance(value, str) and worded(_NO).match(value) is not None)
 
 
 def _is_yes(value: Scalar) -> bool:
-    return value is True or (isinstance(value, str) and _YES.match(value) is not None)
+    return value is True or (isinstance(value, str) and worded(_YES).match(value) is not None)
 
 
 def _clue(known: Known, entry: Entry, key: str, answer: str, why: str = "which the task asks for") -> Clue:

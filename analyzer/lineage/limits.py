@@ -19,7 +19,7 @@ from analyzer.lineage.dates import clocks_in, dates_in
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
 from analyzer.lineage.figures import CURRENCY_CODES, figures, unit_of
 from analyzer.lineage.known import Known, counts_in, words_in
-from analyzer.lineage.vocabulary import has_alternative, phrase_at_end, phrases
+from analyzer.lineage.vocabulary import has_alternative, phrase_at_end, phrases, worded
 from analyzer.signals.normalize import excerpt
 from analyzer.signals.numbers import measure_of
 from semconv.model import Evidence
@@ -41,12 +41,6 @@ _HOUR: Final = re.compile(
 _ENDS: Final = frozenset({"until", "till", "bis", "hasta", "até", "tot", "fino"})
 """Words of a limit that are also those of a column's name: something lasts at least as long as is wanted."""
 _MONEY: Final = CURRENCY_CODES | {"kr", "kč", "ft", "lei", "руб", "грн", "лв"}  # noqa: RUF001 - Russian
-_PRICE: Final = re.compile(
-    r"price|cost|total|amount|fee|fare|rent|betrag|montant|importe|monto|valor|importo|kwota|сумм|belopp|beløb|beløp"
-    r"|bedrag|tutar|summe|金额|金額|금액|preis|kosten|prix|precio|preço|preco|prezzo|pri[sj]|cen[ay]|koszt"
-    r"|fiyat|harga|biaya|hinta|kost|цена|цін|стоим|τιμ|giá|价格|価格|가격",
-    re.IGNORECASE,
-)
 
 
 _Read: TypeAlias = "Callable[[str, Scalar], float | None]"
@@ -177,7 +171,7 @@ def _clock(_key: str, value: Scalar) -> float | None:
 
 
 def _price(key: str, value: Scalar) -> float | None:
-    if not _PRICE.search(key) or isinstance(value, bool):
+    if not worded("{price_key}").search(key) or isinstance(value, bool):
         return None
     if isinstance(value, int | float):
         return float(value)

@@ -15,6 +15,7 @@ from analyzer.lineage.checks import CHECKS
 from analyzer.lineage.clue import Clue
 from analyzer.lineage.deeds import NOT_DONE, SENTENCE, acts_of, claim_of, claims_in, spaced
 from analyzer.lineage.known import Known, beginnings_in
+from analyzer.lineage.vocabulary import worded
 from analyzer.signals.run_view import HEAD
 from analyzer.signals.tool_names import looks_up
 from analyzer.signals.wordings import Kind, languages_in, says
@@ -80,7 +81,7 @@ def _unmade_checks(known: Known) -> Iterator[Clue]:
     used = beginnings_in(" ".join(f"{tool} {offered.get(tool, '')}" for tool in called), _LETTERS)
     asked = beginnings_in(known.asked, _LETTERS) if claims else frozenset()
     for tool, told in offered.items():
-        if tool in called or not CHECKS.search(tool):
+        if tool in called or not worded(CHECKS).search(tool):
             continue
         name = beginnings_in(spaced(tool), _LETTERS)
         meant = (name | (beginnings_in(told, _LETTERS) & asked)) - used - _CHECKING
@@ -126,7 +127,7 @@ def _unused(known: Known) -> Mapping[str, str]:
         tool: told
         for tool, told in offered.items()
         if tool not in {"", *called}
-        and (not looks_up(tool) or CHECKS.search(tool))
+        and (not looks_up(tool) or worded(CHECKS).search(tool))
         and acts.isdisjoint(acts_of(tool))
     }
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import acts_in, acts_of, claims_in, spaced
 from analyzer.lineage.known import Known
+from analyzer.lineage.vocabulary import worded
 from analyzer.signals.run_view import HEAD
 from analyzer.signals.tool_names import looks_up
 from analyzer.signals.tool_results import Fault
@@ -23,10 +24,7 @@ from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
 from semconv.record import record
 
-_STATE: Final = re.compile(
-    r"(?:status|state|outcome|zustand|statut|état|etat|estado|stato|статус|состояние|状态|状態|상태)$",
-    re.IGNORECASE,
-)
+_STATE: Final = "{status_key}$"
 _DONE_KEY: Final = re.compile(
     r"(?:is_?|was_?)?(?:sent|submitted|published|committed|applied|executed|completed|booked|paid|cancelled)$",
     re.IGNORECASE,
@@ -35,18 +33,12 @@ _OTHERWISE: Final = re.compile(
     r"fail|error|skip|pending|reject|would|duplicate|invalid|(?:^|[^a-z])(?:not|un|non)", re.IGNORECASE
 )
 """Keys that count what was not done; none of these is good news."""
-_ACCEPTED: Final = re.compile(
-    r"queue|accept|schedul|enqueue|in_?progress|processing|warteschlange|angenommen|geplant|en_?cola|aceptad|program"
-    r"|en_?file|accept[ée]|planifi|in_?coda|accettat|na_?fila|aceit|очеред|принят|受付|受理|排队|대기",
-    re.IGNORECASE,
-)
+_ACCEPTED: Final = "{accepted_key}"
 """Keys that count what a service has taken on and will do: who asked for it has done it."""
 _LONGEST: Final = 80
 _MOST_FIELDS: Final = 40
 _MOST_LATER: Final = 200
-_DRAFT: Final = (
-    r"draft|entwurf|brouillon|borrador|bozza|rascunho|szkic|чернов|草稿|下書|taslak|مسودة|मसौदा|초안"
-)
+_DRAFT: Final = "{draft}"
 _UNDONE: Final = (
     r"\bnot[ _-](?:yet[ _-])?(?!required|needed|changed)(?:\w+ed|sent|paid|made|done)\b"
     r"|\bun(?:sent|confirmed)\b"
@@ -54,19 +46,11 @@ _UNDONE: Final = (
     r"|\b(?:non|pas|no|não) (?:\w+ )?\w+(?:[aiu]d[oa]|[aiu]t[oa]|ée?s?)\b"
     r"|\bне \w+н[оаы]?\b|未|değil"  # noqa: RUF001 - Russian
 )
-_AGREEMENT: Final = (
-    r"approv|review|sign-?off|genehmig|freigabe|prüf|approb|validation|aprob|aprov|revis|onay|одобр|согласов"
-    r"|承認|审批|審批|审核|승인|موافق"
-)
-_OPEN: Final = (
-    r"pending|await|needs|requires|waiting|ausstehend|attente|pendiente|pendente|attesa|ожида|待|대기"
-)
 _LIST: Final = (
     r"wait(?:ing)?[ _-]?list|warteliste|liste d.attente|lista d[ei] (?:espera|attesa)"
     r"|лист ожидания|候补|대기자"
 )
 _TRIAL: Final = r"dry[ _-]?run|simulat|simulier|sandbox|probelauf"
-_CONFIRM: Final = r"confirm|bestätig|conferma|potwierd|onaylan|подтвер|确认|確認|확인|تأكيد"
 _FINAL: Final = frozenset({"send", "pay", "publish", "submit", "order", "book", "refund"})
 _AGREED: Final = _FINAL - {"send", "submit"} | {"cancel", "approve", "delete", "restart"}
 
@@ -75,24 +59,24 @@ _AGREED: Final = _FINAL - {"send", "submit"} | {"cancel", "approve", "delete", "
 class _State:
     """A state in which a deed is not done."""
 
-    says: re.Pattern[str]
-    """Matches the state in a result."""
-    tells: re.Pattern[str]
-    """Matches an answer that passes the state on."""
+    says: str
+    """A pattern of the state in a result (see ``worded``)."""
+    tells: str
+    """A pattern of an answer that passes the state on."""
     denies: frozenset[str] | None = None
     """The deeds that are not done; ``None`` for those that the words of the state name."""
 
 
 def _state(says: str, tells: str, denies: frozenset[str] | None = None) -> _State:
-    return _State(says=re.compile(says, re.IGNORECASE), tells=re.compile(tells, re.IGNORECASE), denies=denies)
+    return _State(says=says, tells=tells, denies=denies)
 
 
 _STATES: Final = (
     _state(_DRAFT, _DRAFT, _FINAL),
     _state(_UNDONE, rf"{_UNDONE}|{_DRAFT}"),
     _state(
-        rf"(?:{_OPEN}).{{0,20}}(?:{_AGREEMENT})|(?:{_AGREEMENT}).{{0,20}}(?:{_OPEN})",
-        rf"{_AGREEMENT}|{_CONFIRM}",
+        "{outstanding}.{0,20}{agreement}|{agreement}.{0,20}{outstanding}",
+        "{agreement}|{confirm}",
         _AGREED,
     ),
     _state(_LIST, _LIST, frozenset({"book", "submit"})),
@@ -133,7 +117,7 @@ def _not_done(
     fields = list(islice(row.items(), _MOST_FIELDS))
     counts = [(str(key), value) for key, value in fields if type(value) is int]
     done = {act for key, value in counts if value > 0 for act in _counted(key)}
-    is_under_way = any(value > 0 and _ACCEPTED.search(key) for key, value in counts)
+    is_under_way = any(value > 0 and worded(_ACCEPTED).search(key) for key, value in counts)
     for key, value in fields:
         if type(value) is int and value == 0 and not is_under_way:
             denied = _counted(str(key))
@@ -142,9 +126,9 @@ def _not_done(
         elif value is False and _DONE_KEY.match(str(key)):
             if not re.search(_UNDONE, answer, re.IGNORECASE):
                 yield str(key), "false", acts_in(spaced(str(key)))
-        elif isinstance(value, str) and len(value) <= _LONGEST and _STATE.search(str(key)):
-            state = next((one for one in _STATES if one.says.search(value)), None)
-            if state is not None and not state.tells.search(answer):
+        elif isinstance(value, str) and len(value) <= _LONGEST and worded(_STATE).search(str(key)):
+            state = next((one for one in _STATES if worded(one.says).search(value)), None)
+            if state is not None and not worded(state.tells).search(answer):
                 yield str(key), value, acts_in(spaced(value)) if state.denies is None else state.denies
 
 

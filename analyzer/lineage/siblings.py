@@ -21,6 +21,7 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.figures import Figure, figures, prose_of
 from analyzer.lineage.known import Known, words_in
 from analyzer.lineage.sources import Source
+from analyzer.lineage.vocabulary import worded
 from analyzer.signals.run_view import HEAD
 from analyzer.signals.tool_results import Fault
 from semconv.dialects.reading.values import mapping
@@ -29,12 +30,7 @@ from semconv.record import record
 
 _TOKEN: Final = re.compile(r"[^\W_]+")
 _DIGIT: Final = re.compile(r"\d")
-_ORDER: Final = re.compile(
-    r"\b(?:before|after|next|previous|prior|following|successor|vor|nächste\w*|vorige\w*|avant|après|suivant\w*"
-    r"|précédent\w*|antes|después|siguiente|anterior|depois|seguinte|prima|dopo|successiv\w*|precedente|przed"
-    r"|sonraki|önceki|före|efter)\b|之前|之后|前の|次の|이전|다음",
-    re.IGNORECASE,
-)
+_ORDER: Final = r"\b{neighbour}\b|{dense_neighbour}"
 """Words by which a task asks for the neighbour of what it names."""
 _LEAST_WORD: Final = 4
 """Letters of a word that tells two files apart."""
@@ -70,7 +66,7 @@ def figures_of_siblings(known: Known) -> Iterator[Clue]:
     answer = known.answer
     stated = frozenset(one.value for one in figures(answer) if not one.is_small and not one.is_label)
     looks = list(_looks(known)) if stated else []
-    if not looks or _ORDER.search(known.asked):
+    if not looks or worded(_ORDER).search(known.asked):
         return  # "the quarter before Q3"
     asked = _names(known.asked) | words_in(known.asked)
     said = _names(answer) | words_in(answer)

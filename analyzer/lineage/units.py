@@ -22,6 +22,7 @@ from analyzer.lineage.derivation import BY_CHANCE
 from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, prose_of, unit_of
 from analyzer.lineage.known import Known, around, counts_in, words_in
+from analyzer.lineage.vocabulary import words_for
 from analyzer.signals.commands import call_name
 from analyzer.signals.normalize import excerpt
 from analyzer.signals.numbers import measure_of
@@ -65,14 +66,6 @@ _WHOLE: Final = "jpy"
 _WHOLES: Final = frozenset({_WHOLE, "krw", "vnd"})
 """Currencies of which interfaces give whole units where they give cents of others."""
 _PLAIN: Final = re.compile(r"\d[\d.,]{0,24}")
-_UNIT_KEYS: Final = frozenset(
-    """
-    currency unit units uom einheit unité unite unidad unidade unità eenheid jednostka birim satuan währung
-    waehrung moneda divisa devise valuta moeda валюта единица
-    单位 單位 货币 貨幣 通貨 単位 통화 단위
-    """.split()  # noqa: SIM905 - readable in this form
-)
-"""Keys whose value is the unit of the numbers beside them."""
 
 
 @record
@@ -397,8 +390,8 @@ def _units_of(record: Mapping[str, Any]) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for key, one in record.items():
         words = _words_of(key)
-        if isinstance(one, str) and not _UNIT_KEYS.isdisjoint(words) and (unit := unit_of(one)):
-            for word in [word for word in words if word not in _UNIT_KEYS] or [""]:
+        if isinstance(one, str) and not words_for("unit_key").isdisjoint(words) and (unit := unit_of(one)):
+            for word in [word for word in words if word not in words_for("unit_key")] or [""]:
                 found.setdefault(word, unit)
     return found
 

@@ -345,7 +345,7 @@ def _is_of_report(key: str, value: Any) -> bool:
     kinds = ("beside_error_key", "success_key", "error_key", "error_code_key")
     if is_code or key.endswith(_ENDS_OF_REPORT) or any(key in words_for(kind) for kind in kinds):
         return True
-    state = _state(value) if key in words_for("state_key") else ""
+    state = _state(value) if key in words_for("status_key") | words_for("result_key") else ""
     return state in words_for("failed_state") and state not in words_for("decided_state")
 
 
@@ -373,7 +373,8 @@ def _denies_success(fields: Mapping[str, Any]) -> bool:
 
 
 def _is_in_failed_state(fields: Mapping[str, Any]) -> bool:
-    return any(_state(each) in words_for("failed_state") for each in _of_kind("state_key", fields))
+    states = (*_of_kind("status_key", fields), *_of_kind("result_key", fields))
+    return any(_state(each) in words_for("failed_state") for each in states)
 
 
 def _of_kind(kind: str, fields: Mapping[str, Any]) -> list[Any]:
