@@ -10,7 +10,7 @@ from analyzer.analyses.models.budget import HourlyBudget
 from analyzer.analyses.models.completion import LiteLLM, Patience, require_litellm
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.method import Model
-from analyzer.methods.choice import AUTO
+from analyzer.methods.registry import AUTO
 from collector_processor.core.analysis import Analyst
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.redaction import (

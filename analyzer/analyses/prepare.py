@@ -40,7 +40,7 @@ from analyzer.history.known_runs import (
     to_text,
 )
 from analyzer.inquiry.verdict import COMPARED, NOTHING_SAYS_SO
-from analyzer.methods.choice import AUTO
+from analyzer.methods.registry import AUTO
 from collector_processor.core.analysis import Analysis, Analyst, KeepRun
 from collector_processor.core.records import AbsentParent, RunIdentity
 from collector_processor.core.runs import TRACE_KEY, Run

@@ -75,12 +75,13 @@ class Reporter:
         """
         self._wishes: Final = wishes
         self._settings: Final = settings
-        self._analyst: Final = as_labels_say(open_analyst(settings), settings)
+        self.analyst: Final = as_labels_say(open_analyst(settings), settings)
         self._clean: Final = open_cleaner(settings)
         self.runs: tuple[Run, ...] = ()
         """Those of the last execution."""
         self._has_saved = False
-        self._shown: Final[list[Shown]] = []
+        self.shown: Final[list[Shown]] = []
+        """All runs judged, if the user wants their page."""
 
     async def judge(self, seen: Seen) -> tuple[Judged, ...]:
         """Return the verdict on each run of one execution of the program.
@@ -114,24 +115,13 @@ class Reporter:
             complain(f"saved in {path}, without secrets: `blamespan attribute {path}` reads it")
         self._has_saved = True
 
-    async def show_page(self) -> None:
-        """Serve the page of all runs judged until Ctrl-C, if the user wants it and there are any.
-
-        Raises:
-            CommandFailed: the page does not show them.
-        """
-        if self._shown:
-            from analyzer.cli.run_page import show_page  # noqa: PLC0415 - the whole service
-
-            await show_page(self._shown, self._analyst)
-
     async def _judged(self, run: Run, said: _Said) -> Judged:
         trajectory = self._clean(run.trajectory)
         if said.outcome is not None:
             trajectory = replace(trajectory, outcome=said.outcome, outcome_source=said.source)
-        analysis = await self._analyst.analyse(trajectory)
+        analysis = await self.analyst.analyse(trajectory)
         if self._wishes.opens:
-            self._shown.append(Shown(spans=run.trace.spans, trajectory=trajectory, analysis=analysis))
+            self.shown.append(Shown(spans=run.trace.spans, trajectory=trajectory, analysis=analysis))
         return Judged(trajectory=trajectory, attribution=analysis.attribution)
 
 

@@ -15,7 +15,7 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import DateFound, agree, clocks_in, dates_in
 from analyzer.lineage.deeds import SENTENCE, acts_of
 from analyzer.lineage.known import Known
-from analyzer.lineage.vocabulary import denies, has_alternative, phrases, weekdays, weekdays_in
+from analyzer.lineage.vocabulary import denies, has_alternative, phrases, weekdays, weekdays_in, worded
 from analyzer.lineage.weekdays import ENGLISH, days_of
 from analyzer.signals.numbers import DENSE
 from analyzer.signals.run_view import HEAD
@@ -34,15 +34,9 @@ _AHEAD: Final = 12
 _LEAST: Final = 4
 _LONGEST: Final = 40
 _MOST_CALLS: Final = 100
-EXCEPT: Final = re.compile(
-    r"\b(?:except|excluding|avoid|days? but|außer|ausser|sauf|excepto|salvo|tranne|eccetto|behalve|oprócz"
-    r"|кроме)\b",
-    re.IGNORECASE,
-)
+EXCEPT: Final = r"\b{avoid}\b"
 """Words that rule out what follows."""
-_DENSE_NO: Final = re.compile(
-    r"[^\n。,、]{0,4}(?:以外|除|避|不行|不可|不要|不能|無理|だめ|ダメ|제외|불가|안\s?[되돼됩])"
-)
+_DENSE_NO: Final = r"[^\n。,、]{0,4}{dense_avoid}"
 _SPAN: Final = re.compile(
     r"(?<![\d.:])(\d{1,2})[:.h時时点](\d\d)?[^\d,;\n]{1,12}(\d{1,2})[:.h時时点](\d\d)?(?![\d.:]\d)"
 )
@@ -149,10 +143,10 @@ def _denial(task: str, start: int, end: int, languages: tuple[str, ...], *, is_d
     if dates_in(task[start : end + _AHEAD]):
         return ""
     if is_dense:
-        found = _DENSE_NO.match(task, end)
+        found = worded(_DENSE_NO).match(task, end)
         return task[start : found.end()] if found else ""
     before = _CLAUSE.split(task[max(0, start - _REACH) : start])[-1]
-    denied = [*phrases("no", languages).finditer(before), *EXCEPT.finditer(before)]
+    denied = [*phrases("no", languages).finditer(before), *worded(EXCEPT).finditer(before)]
     found = denied[-1] if denied else None
     if found is None or len(before[found.end() :].split()) > _NEAR:
         return ""

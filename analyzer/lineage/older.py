@@ -22,7 +22,7 @@ from analyzer.lineage.dates import DateFound, Day, clocks_in, dates_in
 from analyzer.lineage.entries import Scalar, document_in, is_number, rows_in, stands_in
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known
-from analyzer.lineage.vocabulary import denies, phrases
+from analyzer.lineage.vocabulary import denies, phrases, worded
 from analyzer.signals.run_view import HEAD, THINKING
 from analyzer.signals.wordings import languages_in
 from semconv.dialects.reading.values import mapping
@@ -38,23 +38,13 @@ _IS_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d.*)?")
 _LEAST_DIGITS: Final = 2
 _MOST_CALLS: Final = 12
 _MOST_CHANGES: Final = 40
-_STARTS: Final = re.compile(
-    r"(?:^|_)(?:from|start|since|ab|von|depuis|desde|début|debut|inicio|dal|od)(?:$|_)", re.IGNORECASE
-)
-_STOPS: Final = re.compile(r"(?:^|_)(?:to|until|till|end|bis|fin|hasta|jusqu|al|do|au)(?:$|_)", re.IGNORECASE)
-_LATER: Final = re.compile(
-    r"version|^rev|revision|edition|^stand$|fresh|^live$|latest"
-    r"|(?:^|_)(?:from|since|after|ab|seit|depuis|desde|dal|od)(?:$|_)",
-    re.IGNORECASE,
-)
+_STARTS: Final = r"(?:^|_){start_key}(?:$|_)"
+_STOPS: Final = r"(?:^|_){stop_key}(?:$|_)"
+_LATER: Final = r"{version_key}|^(?:rev|live$|stand$)|(?:^|_){since_key}(?:$|_)"
 _ASKS: Final = ("?", "？")  # noqa: RUF001 - as written
 _PART: Final = re.compile(r"([?？!:;,\n]|\.(?=\s))")  # noqa: RUF001 - as above
 """The end of a part of a text: what stands before a comma need not be what is asked."""
 _LEAST_SPANS: Final = 2
-_ENDS: Final = re.compile(
-    r"(?:until|end|expir|due|to|birth|born|naissance|geburt|nac|ablauf|ende|fin|bis)", re.IGNORECASE
-)
-"""Keys of times at which a record was not made."""
 
 
 @record
@@ -124,7 +114,8 @@ def _time(row: Mapping[str, Any]) -> tuple[Day, int] | None:
     fields = [
         (key, value) for key, value in row.items() if isinstance(value, str) and len(value) <= _LONGEST_TIME
     ]
-    found = [value for key, value in fields if _IS_TIME.fullmatch(value) and not _ENDS.match(str(key))]
+    ends = worded("{end_key}")
+    found = [value for key, value in fields if _IS_TIME.fullmatch(value) and not ends.match(str(key))]
     days = dates_in(found[0]) if len(found) == 1 else ()
     clocks = clocks_in(found[0]) if days else ()
     return (days[0].readings[0], clocks[0].minutes if clocks else 0) if days else None
@@ -210,7 +201,7 @@ def _changes(known: Known) -> Iterator[_Change]:
 def _asks_for_later(asked: Mapping[str, Any], again: Mapping[str, Any]) -> bool:
     """Tell whether a call repeats another one, and adds only of which version or time."""
     added = again.keys() - asked.keys()
-    return asked.items() <= again.items() and all(map(_LATER.search, added))
+    return asked.items() <= again.items() and all(map(worded(_LATER).search, added))
 
 
 def _is_plain(*arguments: Mapping[str, Any]) -> bool:
@@ -281,8 +272,8 @@ def _span(row: Mapping[str, Scalar]) -> tuple[date, date] | None:
         for key, value in row.items()
         if isinstance(value, str) and _IS_TIME.fullmatch(value) and dates_in(value)
     ]
-    starts = [day for key, day in times if _STARTS.search(key)]
-    ends = [day for key, day in times if _STOPS.search(key)]
+    starts = [day for key, day in times if worded(_STARTS).search(key)]
+    ends = [day for key, day in times if worded(_STOPS).search(key)]
     if len(starts) != 1 or len(ends) > 1 or not starts[0].year:
         return None
     return date(*starts[0]), date(*ends[0]) if ends else date.max

@@ -12,22 +12,14 @@ from analyzer.lineage.dates import DateFound, Day, agree, clocks_in, dates_in, y
 from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import BEFORE, Known
-from analyzer.lineage.vocabulary import denies
+from analyzer.lineage.vocabulary import denies, worded
 from analyzer.signals.numbers import measure_of
 from analyzer.signals.run_view import HEAD
 from semconv.model import StepKind
 
-_OF_DATA: Final = re.compile(
-    r"(?:as_?of|(?:last_?)?(?:updated?|modified|refreshed|fetched|retrieved|observed|measured|synced)(?:_?(?:at|on))?|quoted_?at"
-    r"|stand|(?:letzte_)?aktualisier(?:t|ung)(?:_am)?|(?:[uú]ltima_)?actualiza(?:do|ci[oó]n)|atualizado(?:_em)?"
-    r"|(?:[uú]ltima_)?atualiza[cç][aã]o|(?:date_)?(?:de_)?(?:mise_[aà]_jour|maj|relev[eé])|aggiornat[oa](?:_al)?"
-    r"|(?:ultimo_)?aggiornamento|bijgewerkt(?:_op)?|обновлено|更新日?時?|更新时间|更新時間|갱신)$",
-    re.IGNORECASE,
-)
+_OF_DATA: Final = r"{data_time_key}(?:_?(?:at|on|am|em|al|op))?$"
 """Keys of the time at which data was right, with which it may be out of date after a month."""
-_OF_ANYTHING: Final = re.compile(
-    r"(?:date|time|timestamp|day|datum|fecha|data|dato|dag|tarih|tanggal|дата|日付|日期|날짜)$", re.IGNORECASE
-)
+_OF_ANYTHING: Final = "{any_time_key}$"
 """Keys that may also be the time of an event: only old and small records of figures count."""
 _LETTERS: Final = re.compile(r"[^\W\d_]+")
 _LONG_TIMES: Final = frozenset({measure_of("year"), measure_of("month")})
@@ -83,7 +75,7 @@ def other_years(known: Known) -> Iterator[Clue]:
 
 def _names_its_day(key: str) -> bool:
     """Tell whether a key is that of the day which a record is about, or at which it was right."""
-    return bool(_OF_DATA.search(key) or _OF_ANYTHING.match(key))
+    return bool(worded(_OF_DATA).search(key) or worded(_OF_ANYTHING).match(key))
 
 
 def _means_years(text: str) -> bool:
@@ -121,12 +113,9 @@ def _other_year(known: Known, source: int, found: str, asked: str) -> Clue:
 
 
 _PERIODS: Final = (
-    re.compile(r"(?<!\d)((?:19|20)\d\d)\s?[-/–]\s?(?:20)?(\d\d)(?![\d-])"),  # noqa: RUF001 - a dash as typed
-    re.compile(r"\bQ([1-4])[\s/-]{0,2}((?:20)\d\d)\b|\b((?:20)\d\d)[\s/-]{0,2}Q([1-4])\b", re.IGNORECASE),
-    re.compile(
-        r"\b(?:week|kw|woche|semaine|semana|settimana|tydzień|неделя)[\s_#:\"-]{0,4}(\d{1,2})\b",
-        re.IGNORECASE,
-    ),
+    r"(?<!\d)((?:19|20)\d\d)\s?[-/–]\s?(?:20)?(\d\d)(?![\d-])",  # noqa: RUF001 - a dash as typed
+    r"\bQ([1-4])[\s/-]{0,2}((?:20)\d\d)\b|\b((?:20)\d\d)[\s/-]{0,2}Q([1-4])\b",
+    r"\b{week}[\s_#:\"-]{0,4}(\d{1,2})\b",
 )
 """Seasons and school years, quarters, and weeks."""
 
@@ -135,7 +124,7 @@ def other_periods(known: Known) -> Iterator[Clue]:
     """Yield the results for another season, quarter or week than was asked for, if the answer hides it."""
     answer = known.answer
     stated = {figure.value for figure in figures(answer)}
-    wanted = [(one, asked) for one in _PERIODS if len(asked := _periods(one, known.asked)) == 1]
+    wanted = [(one, asked) for one in map(worded, _PERIODS) if len(asked := _periods(one, known.asked)) == 1]
     for pattern, asked in wanted if answer and wanted and not denies(answer) else ():
         texts = [
             (step, text, _periods(pattern, text) | _asked_of(known, step, pattern))
@@ -209,9 +198,9 @@ def _old(row: Mapping[str, Any], today: date, answer: str) -> DateFound | None:
     for key, value in row.items():
         most = (
             _MONTH
-            if _OF_DATA.search(key)
+            if worded(_OF_DATA).search(key)
             else _HALF_YEAR
-            if _OF_ANYTHING.match(key) and len(row) <= _FEW_KEYS
+            if worded(_OF_ANYTHING).match(key) and len(row) <= _FEW_KEYS
             else None
         )
         found = dates_in(value) if most is not None and isinstance(value, str) else ()

@@ -28,16 +28,11 @@ from analyzer.lineage.pages import unread_pages
 from analyzer.lineage.relayed import relayed_values
 from analyzer.lineage.retold import retold_figures
 from analyzer.lineage.rows import values_of_other_rows
+from analyzer.lineage.ruled_out import barred_deeds, deeds_after_correction, deeds_on_barred
 from analyzer.lineage.selected import wrongly_selected
 from analyzer.lineage.siblings import figures_of_siblings, figures_of_unasked
 from analyzer.lineage.superseded import replaced_versions
-from analyzer.lineage.targets import (
-    barred_deeds,
-    deeds_after_correction,
-    deeds_on_barred,
-    deeds_on_siblings,
-    deeds_on_untold,
-)
+from analyzer.lineage.targets import deeds_on_siblings, deeds_on_untold
 from analyzer.lineage.totals import wrong_aggregates, wrong_totals
 from analyzer.lineage.units import changed_units
 from analyzer.lineage.weekdays import wrong_weekdays

@@ -1,4 +1,8 @@
-"""Words by which values are read in many languages: months, numbers, limits (``vocabulary.toml``). Pure."""
+"""Words by which values are read in many languages: months, numbers, limits. Pure.
+
+``vocabulary.toml`` has the words that are looked for in the languages of a text, ``any_language.toml`` those
+that are looked for in all languages at once.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from analyzer.signals.numbers import DENSE
 from analyzer.signals.wordings import languages_in
 
 _SENTENCE_END: Final = re.compile(r"[.!?;](?=\s)|[。！？।\n]")  # noqa: RUF001 - other scripts
+_KIND: Final = re.compile(r"\{([a-z_]+)\}")
 _LONG: Final = 4
 _MARKS: Final = re.compile(rf"[{DENSE}]")
 
@@ -90,6 +95,31 @@ def phrases(kind: str, languages: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(alternatives(words) if words else r"(?!)", re.IGNORECASE)
 
 
+@functools.cache
+def _of_any_language() -> Mapping[str, Mapping[str, list[str]]]:
+    return tomllib.loads((files(__package__) / "any_language.toml").read_text(encoding="utf-8"))
+
+
+@functools.cache
+def words_for(kind: str) -> frozenset[str]:
+    """Return the words of a kind in all languages, in lower case (``any_language.toml``)."""
+    return frozenset(word for row in _of_any_language()[kind].values() for word in row)
+
+
+@functools.cache
+def worded(pattern: str) -> re.Pattern[str]:
+    """Return a pattern in which ``{kind}`` stands for any word of a kind in all languages, in any case.
+
+    Raises:
+        KeyError: ``any_language.toml`` has no such kind.
+    """
+    return re.compile(_KIND.sub(lambda found: _any_of(words_for(found[1])), pattern), re.IGNORECASE)
+
+
+def _any_of(one_of: Iterable[str]) -> str:
+    return f"(?:{'|'.join(map(_stem, sorted(one_of, key=lambda word: (-len(word), word))))})"
+
+
 def phrase_at_end(text: str, kind: str, languages: tuple[str, ...]) -> re.Match[str] | None:
     """Return the phrase of a kind with which a text ends; ``None`` if it ends otherwise."""
     matches = phrases(kind, languages).finditer(text)
@@ -122,12 +152,12 @@ def alternatives(words: Iterable[str]) -> str:
     A word that ends in ``-`` stands for all words that begin with it.
     """
     longest = sorted(dict.fromkeys(words), key=len, reverse=True)
-    spaced = [_whole(word) for word in longest if not _MARKS.search(word)]
+    spaced = [_stem(word) for word in longest if not _MARKS.search(word)]
     dense = [re.escape(word) for word in longest if _MARKS.search(word)]
     bounded = rf"(?<!\w)(?:{'|'.join(spaced)})(?!\w)" if spaced else ""
     return "|".join(filter(None, [bounded, *dense]))
 
 
-def _whole(word: str) -> str:
+def _stem(word: str) -> str:
     stem = word.removesuffix("-")
     return re.escape(stem) if stem == word else rf"{re.escape(stem)}\w*"

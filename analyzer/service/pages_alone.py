@@ -44,7 +44,7 @@ from analyzer.telemetry.json_lines import configure_logging
 from analyzer.telemetry.process_stats import ProcessStats
 from analyzer.web.api import Deleting
 from analyzer.web.app import WebParts, web_server
-from analyzer.web.pages.front import Labels, Pages, TraceLink, shown_settings
+from analyzer.web.front import Labels, Pages, TraceLink, shown_settings
 from analyzer.web.probes import Probe, Probes
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.issue_reads import IssueReader, WorkflowReader

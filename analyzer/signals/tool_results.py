@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final
 
+from analyzer.lineage.vocabulary import worded, words_for
 from analyzer.signals.commands import call_name, commands_of, prints_others_words
 from analyzer.signals.tool_names import deed_of, looks_up
 from analyzer.signals.wordings import Kind, languages_in, says
@@ -65,32 +66,13 @@ _REPORT: Final = re.compile(
     re.IGNORECASE,
 )
 """The beginning of a short result that is the report of a failure."""
-_LABELS: Final = (
-    r"fehler|fehlschlag|erreur|échec|errore|erro|falha|fallo|fout|błąd|ошибка|сбой|помилка|hata|fel|fejl|feil"
-    r"|virhe|hiba|chyba|chybné|eroare|greška|pogreška|σφάλμα|lỗi|kesalahan|galat|خطأ|خطا|خرابی|שגיאה|त्रुटि|ত্রুটি"
-    r"|gagal|エラー|错误|錯誤|失败|失敗|오류|에러|실패"
+_LABEL: Final = r"[^\w{\[]{0,3}{failure}[ \xa0]?(?:[45]\d\d)?[ \xa0]?[:\uff1a]"
+"""``Error:`` in other languages than English, also with a code of HTTP: ``Erreur 403 :``."""
+_LABELLED_CLAUSE: Final = (
+    r"[^\w{\[]{0,3}(?:{failure}|error)(?:\s[^\W\d][\w'\u2019]{0,24}){1,4}[ \xa0]?[:\uff1a.,]"
 )
-_RAISED_ELSEWHERE: Final = re.compile(
-    rf"[^\w{{\[]{{0,3}}(?:{_LABELS})[ \xa0]?(?:[45]\d\d)?[ \xa0]?[:：]",  # noqa: RUF001 - Chinese
-    re.IGNORECASE,
-)
-"""``Error:`` in other languages, also with a code of HTTP: ``Erreur 403 :``."""
-_REPORT_ELSEWHERE: Final = re.compile(
-    rf"[^\w{{\[]{{0,3}}(?:{_LABELS}|error)(?:\s[^\W\d][\w'’]{{0,24}}){{1,4}}[ \xa0]?[:：.,]",  # noqa: RUF001 - Chinese
-    re.IGNORECASE,
-)
-"""``Error while saving:`` in other languages; of a look-up, it may be what was found."""
-_CANNOT: Final = re.compile(
-    r"[^\w{]{0,3}(?:no se (?:ha )?p(?:udo|uede|odido)\b|no (?:fue|es|ha sido) posible\b"
-    r"|impos(?:ible|sible d|sibile)"
-    r"|non è (?:stato )?possibile|não (?:foi|é) possível|konnte nicht|kann nicht|kon niet|kan niet|kunde inte"
-    r"|kunne ikke|det gick inte|nie (?:udało się|można)|не (?:удалось|вдалося|могу|смог)|невозможно|неможливо"
-    r"|nelze|nepodařilo se|nije moguće|nu s-a putut|nem sikerült|ei voitu|epäonnistui|tidak dapat|không thể"
-    r"|αδυναμία|δεν ήταν δυνατ|αποτυχία|تعذر|لا يمكن|فشل|לא ניתן|נכשל|无法|無法|未能|不能"
-    r"|zugriff verweigert|accès refusé|acceso denegado|accesso negato|acesso negado|odmowa dostępu"
-    r"|доступ (?:запрещ|закрыт)|toegang geweigerd|åtkomst nekad|拒绝访问|アクセスが拒否)",
-    re.IGNORECASE,
-)
+"""``Error while saving:`` in any language; of a look-up, it may be what was found."""
+_CANNOT: Final = r"[^\w{]{0,3}{cannot}"
 """``could not`` at the beginning of a short result in other languages."""
 _SAID: Final = re.compile(
     r"\b(?:HTTP|status(?: code)?)\W{0,3}[45]\d\d\b|command not found|timed out|connection refused"
@@ -137,33 +119,6 @@ _BROKEN: Final = re.compile(
 _ERROR_REPR: Final = re.compile(r"\bis_?error['\"]?\s*[=:]\s*true$", re.IGNORECASE)
 _OBJECT: Final = re.compile(r"\s*(?:[\[{]|\w+[(=])")
 _ERROR_MARKS: Final = ("iserror", "is_error")
-_NOT_OK: Final = (
-    "success", "ok", "succeeded", "successful", "erfolg", "erfolgreich", "succès", "succes", "réussi",
-    "éxito", "exito", "sucesso", "successo", "riuscito", "sukces", "gelukt", "geslaagd", "успех", "успешно",
-    "成功", "성공",
-)  # fmt: skip
-_ERRORS: Final = (
-    "error", "errors", "exception", "fault", "errormessage", "errortype", "fehler", "fehlermeldung", "erreur",
-    "errore", "erro", "fout", "błąd", "ошибка", "помилка", "hata", "fel", "fejl", "feil", "virhe", "hiba",
-    "chyba", "eroare", "greška", "σφάλμα", "lỗi", "kesalahan", "خطأ", "خطا", "שגיאה", "त्रुटि",
-    "エラー", "错误", "錯誤", "오류",
-)  # fmt: skip
-_BESIDE_ERRORS: Final = frozenset(
-    """
-    error errors exception fault errormessage errortype path timestamp extensions stacktrace stack url
-    success ok succeeded successful iserror is_error result results data
-    status message messages meldung mensaje mensagem messaggio code type detail details statuscode
-    status_code reason hint retryable
-    traceback request_id msg err errmsg error_code errorcode error_type error_message error_description
-    description title instance info motivo grund raison motif powód причина reden sebep
-    原因 이유 消息 メッセージ
-    """.split()  # noqa: SIM905 - readable in this form
-)
-"""Keys of an object that does nothing but report an error."""
-_CODES: Final = (
-    "statuscode", "status_code", "http_status", "httpstatus", "code", "status", "error_code", "errorcode",
-    "codigo", "código", "codice", "kod", "код", "コード", "代码", "코드",
-)  # fmt: skip
 _VERB: Final = 4
 """Letters from which a verb is told from other words by its beginning."""
 _HTTP_ERRORS: Final = range(400, 600)
@@ -172,20 +127,6 @@ _CODE_WORDS: Final = re.compile(
     r"|EXCEEDED|CONFLICT|REJECTED|ABORTED)[A-Z0-9_]*"
 )
 """Codes of errors in words: ``PERMISSION_DENIED``."""
-_FAILED_STATES: Final = frozenset(
-    """
-    error errored failed failure fail declined rejected denied refused invalid timeout timed_out
-    unauthorized forbidden not_supported unsupported unavailable aborted
-    fehler fehlgeschlagen abgelehnt verweigert gescheitert erreur échec échoué refusé fallo fallido fallida
-    rechazado rechazada errore fallito rifiutato erro falha falhou recusado recusada błąd odrzucono odmowa
-    ошибка отклонено отказано hata reddedildi mislukt geweigerd fout misslyckades nekad fel
-    エラー 失敗 拒否 错误 失败 拒绝 已拒绝 오류 실패 거부 거절
-    """.split()  # noqa: SIM905 - readable in this form
-)
-_STATES: Final = (
-    "status", "state", "outcome", "result", "estado", "stato", "statut", "état", "resultado", "ergebnis",
-    "résultat", "stan", "статус", "durum", "状态", "結果", "结果", "状態", "상태", "결과",
-)  # fmt: skip
 _REFUSED: Final = frozenset({"rejected", "failed", "failures", "errors", "refused", "undelivered", "bounced"})
 _TAKEN: Final = frozenset({"accepted", "sent", "delivered", "succeeded", "done", "created", "updated"})
 """Keys under which the result of a deed lists for whom it was refused, and for whom it was done."""
@@ -237,7 +178,7 @@ def reports_failure(result: str, tool: str = "") -> bool:
         return True
     if len(text) > _SHORT:
         return False
-    if _CANNOT.match(text) or (not looks_up(tool) and _REPORT_ELSEWHERE.match(text)):
+    if worded(_CANNOT).match(text) or (not looks_up(tool) and worded(_LABELLED_CLAUSE).match(text)):
         return True
     if deed_of(tool) and len(text) <= _SENTENCE and _gives_up(text):
         return True
@@ -254,7 +195,7 @@ def _gives_up(text: str) -> bool:
 
 def _is_labelled(text: str) -> bool:
     """Tell whether a result begins as the text of an exception does, in any language."""
-    return _RAISED.match(text) is not None or _RAISED_ELSEWHERE.match(text) is not None
+    return _RAISED.match(text) is not None or worded(_LABEL).match(text) is not None
 
 
 def _ends_in_traceback(text: str) -> bool:
@@ -268,7 +209,7 @@ def deed_failed(result: str, name: str) -> bool:
     """Tell whether the result of a call that changes something is an error, not a text that speaks of one."""
     if not deed_of(name):
         return False
-    is_told = len(result) <= _SENTENCE and (_CANNOT.match(result) is not None or _gives_up(result))
+    is_told = len(result) <= _SENTENCE and (worded(_CANNOT).match(result) is not None or _gives_up(result))
     return is_told or _is_labelled(result) or _command_failed(result)
 
 
@@ -337,14 +278,14 @@ def _says_failed(value: Mapping[Any, Any], tool: str) -> bool:
     if any(_is(fields.get(key), True) for key in _ERROR_MARKS):
         return True
     only_reports = all(_is_of_report(key, each) for key, each in fields.items())
-    if only_reports and (any(fields.get(key) for key in _ERRORS) or _has_error_code(fields)):
+    if only_reports and (any(_of_kind("error_key", fields)) or _has_error_code(fields)):
         return True
-    if any(_is(fields.get(key), False) for key in _NOT_OK) and (only_reports or not looks_up(tool)):
+    if _denies_success(fields) and (only_reports or not looks_up(tool)):
         return True
     if _state(fields.get("status")) == "error" or _is_denied(fields, deed_of(tool)):
         return True
     acts = bool(deed_of(tool)) or (only_reports and not looks_up(tool))
-    if acts and any(_state(fields.get(key)) in _FAILED_STATES for key in _STATES):
+    if acts and _is_in_failed_state(fields):
         return True
     return bool(deed_of(tool)) and _is_refused_for_all(fields)
 
@@ -358,7 +299,8 @@ def _is_denied(fields: Mapping[str, Any], verb: str) -> bool:
 def _is_of_report(key: str, value: Any) -> bool:
     """Tell whether a field belongs to the report of an error, by its name or as the code of HTTP."""
     is_code = type(value) is int and value in _HTTP_ERRORS
-    return is_code or key in _BESIDE_ERRORS or key in _NOT_OK or key in _ERRORS or key.endswith("id")
+    kinds = ("beside_error_key", "success_key", "error_key")
+    return is_code or key.endswith("id") or any(key in words_for(kind) for kind in kinds)
 
 
 def refused_entries(result: str) -> tuple[Mapping[Any, Any], ...]:
@@ -377,9 +319,20 @@ def refused_entries(result: str) -> tuple[Mapping[Any, Any], ...]:
 def _is_refused(entry: Mapping[Any, Any]) -> bool:
     """Tell whether an entry of a list says that it failed: by its state, its flag or its error."""
     fields = {str(key).casefold(): each for key, each in entry.items()}
-    if any(_is(fields.get(key), False) for key in _NOT_OK) or any(fields.get(key) for key in _ERRORS):
-        return True
-    return any(_state(fields.get(key)) in _FAILED_STATES for key in _STATES)
+    return _denies_success(fields) or any(_of_kind("error_key", fields)) or _is_in_failed_state(fields)
+
+
+def _denies_success(fields: Mapping[str, Any]) -> bool:
+    return any(_is(each, False) for each in _of_kind("success_key", fields))
+
+
+def _is_in_failed_state(fields: Mapping[str, Any]) -> bool:
+    return any(_state(each) in words_for("failed_state") for each in _of_kind("state_key", fields))
+
+
+def _of_kind(kind: str, fields: Mapping[str, Any]) -> list[Any]:
+    """Return the values of the fields whose keys are words of a kind in any language."""
+    return [fields[key] for key in fields.keys() & words_for(kind)]
 
 
 def _is_refused_for_all(fields: Mapping[str, Any]) -> bool:
@@ -393,7 +346,7 @@ def _is(value: Any, wanted: bool) -> bool:  # noqa: FBT001 - a value, not a mode
 
 
 def _has_error_code(fields: Mapping[str, Any]) -> bool:
-    codes = [fields.get(key) for key in _CODES]
+    codes = _of_kind("code_key", fields)
     return any(isinstance(code, int) and code in _HTTP_ERRORS for code in codes) or any(
         isinstance(code, str) and _CODE_WORDS.fullmatch(code) for code in codes
     )

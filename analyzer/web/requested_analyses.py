@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.verdict import to_json
-from analyzer.issues.labels.correcting import Outcome
+from analyzer.issues.correcting import Outcome
 from analyzer.methods.choice import Choice, Opinions
 from analyzer.recordings.uploads import MOST_RUNS, ReadUpload, held_bytes
 from collector_processor.core.analysis import ReadEarned, nothing_earned

@@ -17,6 +17,7 @@ import pytest
 from collector_processor.core.disk import RUNS
 from collector_processor.journal.log_format import HEAD_BYTES, MAGIC
 from collector_processor.rebuild.encode import encode
+from tests.backends.forked import ran
 from tests.e2e.backend import grpc_backend
 from tests.e2e.line import Line, StartLine, environment
 from tests.e2e.traffic import send
@@ -51,14 +52,7 @@ def segment_in(folder: Path) -> Path:
 
 def refused(folder: Path, **settings: str) -> str:
     """Start a service that must refuse to, before it listens; return its last line."""
-    done = subprocess.run(
-        [*COMMAND, str(folder)],
-        env=environment(**settings),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = ran([*COMMAND, str(folder)], environ=environment(**settings))
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == "", "the addresses of a service that listens"

@@ -13,6 +13,11 @@ import pytest
 
 from tests.e2e.test_run_command import INSTRUMENTED, PLAIN, serving
 
+PYTEST = (
+    *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+    *("-p", "no:schemathesis", "-p", "no:inline_snapshot"),  # they take half of the time of all imports
+    *("-p", "no:randomly"),  # tests read the output in the order of the file
+)
 SUITE = """
 import json, pytest
 from opentelemetry import trace
@@ -72,7 +77,7 @@ def suite(tmp_path: Path) -> Path:
 
 def run(suite: Path, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options],
+        [*PYTEST, *options],
         env=os.environ | variables, cwd=suite, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
 

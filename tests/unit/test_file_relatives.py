@@ -13,7 +13,8 @@ import yaml
 from analyzer.api.local import attribute, read_runs
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.file_text import split_text
-from analyzer.recordings.read_files import FORMATS, read_recording
+from analyzer.recordings.formats import FORMATS
+from analyzer.recordings.read_files import read_recording
 from semconv.model import Status
 from tests.message_runs import ANSWER, CALL, ERROR, TASK, USER, run, told, tools
 
@@ -476,6 +477,7 @@ def test_members_of_a_team_of_agno_work_inside_the_calls_that_delegate_to_them()
     ("data", "said"),
     [
         (b"PK\x03\x04\x14\x00", "a zip archive: unpack it"),
+        (b"trace.json".ljust(257, b"\0") + b"ustar\x0000" + bytes(247), "a tar archive: unpack it"),
         (b"{\n  resource: {\n    attributes: {} },\n  traceId: 'a'\n}\n", "Node's print of values, not JSON"),
         (
             b"Activity.TraceId:            4bf9\nActivity.SpanId: 1\n",

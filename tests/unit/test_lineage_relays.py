@@ -13,8 +13,9 @@ from analyzer.lineage.older import values_before_update, values_of_other_times
 from analyzer.lineage.readers import LineageReader
 from analyzer.lineage.relayed import relayed_values
 from analyzer.lineage.rows import values_of_other_rows
+from analyzer.lineage.ruled_out import deeds_after_correction
 from analyzer.lineage.selected import wrongly_selected
-from analyzer.lineage.targets import deeds_after_correction, deeds_on_untold
+from analyzer.lineage.targets import deeds_on_untold
 from analyzer.lineage.totals import wrong_aggregates
 from analyzer.signals.run_view import read
 from semconv.model import Step

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import pkgutil
+import re
 import tomllib
+from collections.abc import Iterator
 from importlib.resources import files
+from types import ModuleType
 
 import pytest
 
+from analyzer import lineage, signals
 from analyzer.lineage.dates import dates_in
 from analyzer.lineage.deeds import acts_in
 from analyzer.lineage.vocabulary import (
@@ -17,6 +24,7 @@ from analyzer.lineage.vocabulary import (
     phrases,
     weekdays,
     weekdays_in,
+    worded,
 )
 from analyzer.signals.wordings import ANY_LANGUAGE, languages_in, tables
 
@@ -33,6 +41,40 @@ def test_every_language_of_the_phrases_has_a_row_of_the_same_kinds() -> None:
         assert len(row["weekdays"].split()) == 7, code
         assert all(row[kind] for kind in ("at_most", "at_least", "no", "only", "or", "total")), code
         assert bool(row["every"]) == (code != "he"), code
+
+
+ANY_LANGUAGES = tomllib.loads((files("analyzer.lineage") / "any_language.toml").read_text(encoding="utf-8"))
+KIND = re.compile(r"\{([a-z_]+)\}")
+
+
+def modules() -> Iterator[ModuleType]:
+    for package in (lineage, signals):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not found.name.startswith("analyzer.signals.wordings"):  # its phrases have groups of their own
+                yield importlib.import_module(found.name)
+
+
+def test_readers_use_every_kind_of_words_and_no_unknown_one() -> None:
+    names = {(one, name) for one in modules() for name in vars(one) if not name.startswith("__")}
+    texts = [text for one, name in names if isinstance(text := vars(one)[name], str)]
+    for text in texts:
+        if KIND.search(text):
+            worded(text)
+    sources = "".join(inspect.getsource(one) for one in modules())
+    assert ANY_LANGUAGES.keys() <= {*KIND.findall(sources), *re.findall(r'"([a-z_]+)"', sources)}
+
+
+def test_words_of_any_language_are_in_lower_case_and_of_known_languages() -> None:
+    for kind, row in ANY_LANGUAGES.items():
+        assert row.keys() <= ROWS.keys(), kind
+        assert all(word == word.lower().strip() and word for words in row.values() for word in words), kind
+
+
+def test_a_word_of_a_kind_stands_for_itself_and_one_with_a_dash_for_all_that_begin_so() -> None:
+    assert worded(r"^{for_now}$").match("Heute")
+    assert not worded(r"^{for_now}$").match("heutig")
+    with pytest.raises(KeyError):
+        worded("{no_such_kind}")
 
 
 def test_no_form_of_a_month_is_another_month_elsewhere() -> None:

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Final
 
 from analyzer.lineage.deeds import acts_in
+from analyzer.lineage.vocabulary import worded
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD
 from analyzer.signals.suspicion.ending import Ending, Missed, tokens_of
@@ -35,16 +36,12 @@ _CELL: Final = re.compile(r"[|\t]|</?td>")
 _CLAUSE: Final = re.compile(r"[\n;\u3002\uff01\uff1b\uff0c]|[.!?](?=\s|$)")
 _SYLLABLES: Final = re.compile(r"[\u3040-\u309f]")
 """Of Japanese endings and particles, which tell nothing."""
-_EXCEPT: Final = re.compile(
-    r"\b(?:except|apart from|besides|außer|ausgenommen|behalve|sauf|hormis|excepto|salvo|exceto|tranne"
-    r"|eccetto|utom|undtagen|unntatt|oprócz|kromě|кроме|крім|hariç|kecuali)\b|以外|を除|除了|제외",
-    re.IGNORECASE,
-)
+_EXCEPT: Final = r"\b{except}\b|{dense_except}"
 
 
 def leaves_open(line: str, words: Sequence[str], lines: Sequence[str]) -> bool:
     """Tell whether a line of an answer has no value for what words name, or makes an exception of it."""
-    if _CROSS.search(line) or _EXCEPT.search(line):
+    if _CROSS.search(line) or worded(_EXCEPT).search(line):
         return True
     if _CELL.search(line):
         cells = _CELL.split(line.strip(" |"))

@@ -12,7 +12,6 @@ replace a failed look-up.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
@@ -23,7 +22,7 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import SENTENCE, acts_in, acts_of
 from analyzer.lineage.figures import figures
 from analyzer.lineage.sources import is_blind
-from analyzer.lineage.vocabulary import phrases
+from analyzer.lineage.vocabulary import phrases, worded
 from analyzer.signals.commands import call_name, commands_of
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, QUOTE, THINKING, Reading, callers_of
@@ -47,12 +46,9 @@ _LONGEST_TEXT: Final = 4_000
 _FEWEST_LIKE: Final = 3
 """Calls of one tool from which an answer may count them."""
 _LONGEST_REPORT: Final = 200
-_SHARE: Final = re.compile(
-    r"(?<![\w.,/-])(\d{1,6})(?: ?/ ?| (?:out of|of|von|de|di|sur|van|av|af|z|из|із|od) )(\d{1,6})"
-    r"(?![\w/-]|[.,]\d)"
-)
+_SHARE: Final = r"(?<![\w.,/-])(\d{1,6})(?: ?/ ?| {of} )(\d{1,6})(?![\w/-]|[.,]\d)"
 """How many of how many."""
-_SHARE_FIRST: Final = re.compile(rf"\W{{0,3}}(?:\w+ )?{_SHARE.pattern}")
+_SHARE_FIRST: Final = r"\W{0,3}(?:\w+ )?" + _SHARE
 """At the beginning of a report: later on it may be a score or a page."""
 _NOTICES: Final = frozenset(
     (
@@ -98,7 +94,7 @@ def _shares(reading: Reading) -> Iterator[tuple[Missed, float, float]]:
         tool, text = call_name(step), step.output.strip()
         if step.kind is not StepKind.TOOL or not deed_of(tool) or len(text) > _LONGEST_REPORT:
             continue
-        found = _SHARE_FIRST.match(text)
+        found = worded(_SHARE_FIRST).match(text)
         if found and int(found[1]) < int(found[2]) and not says_done_before(text):
             by = reading.responsible_steps[at]
             missed = Missed(at=at, by=by, tool=tool, text=text, found_nothing=False)
@@ -217,7 +213,7 @@ def _is_alternative(run: _Run, missed: Missed, named: Sequence[str]) -> bool:
 def _tells_share(run: _Run, missed: Missed) -> bool:
     """Tell whether the answer says for how many of how many calls a tool did its work."""
     calls, done = _calls_of(run, missed)
-    shares = {(int(one[1]), int(one[2])) for one in _SHARE.finditer(run.ending.answer)}
+    shares = {(int(one[1]), int(one[2])) for one in worded(_SHARE).finditer(run.ending.answer)}
     return (len(done), len(calls)) in shares
 
 

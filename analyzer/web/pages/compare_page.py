@@ -31,7 +31,7 @@ from analyzer.inquiry.present import plain
 from analyzer.inquiry.visible import visible
 from analyzer.inquiry.whole_run import WholeRun, WholeStep
 from analyzer.web.api import run_document
-from analyzer.web.pages.front import PageContext, routed
+from analyzer.web.front import PageContext, routed
 from analyzer.web.reads.documents import RunRow
 from analyzer.web.reads.run_query import RunQuery
 from analyzer.web.reads.whole_runs import NoneNear, TooLong, find_nearest, require_short

@@ -32,8 +32,8 @@ from analyzer.web.api import (
     run_document,
     versions_document,
 )
+from analyzer.web.front import PageContext, TraceLink, routed
 from analyzer.web.guard import require_stated_origin
-from analyzer.web.pages.front import PageContext, TraceLink, routed
 from analyzer.web.pages.issue_page import experiment_command, shown_proofs
 from analyzer.web.pages.picture import Clock, draw, lanes_of, name_board, overview
 from analyzer.web.pages.step_page import (
