@@ -124,3 +124,46 @@ def test_a_result_with_its_digits_in_another_order_is_a_slip_of_its_sentence(
     clues = [*wrong_figures(reading)]
     assert (not clues) is is_right
     assert is_right or weigh(clues).probability > SUSPECTED
+
+
+@pytest.mark.parametrize(
+    ("said", "is_right"),
+    [
+        ("The coat can be fetched on 6 November 2027.", False),
+        ("Der Mantel ist am 6. November 2027 fertig.", False),
+        ("It hangs on rail 14.", False),
+        ("The coat is being cleaned; no day is known.", True),
+        ("No day is known; ask again on 6 November 2027.", True),
+        ("It was brought on 2 October 2027.", True),
+        ("The coat is being cleaned.", True),
+    ],
+)
+def test_a_value_for_a_field_without_one_is_made_up(said: str, is_right: bool) -> None:
+    given = '{"coat": "C 7", "state": "being cleaned", "ready": null, "rail": "", "brought": "2027-10-02"}'
+    clue = found("When can coat C 7 be fetched?", *looked_up(given), step("reader", said), step("host", said))
+    assert (clue is None) is is_right
+    assert is_right or (clue is not None and (clue.step, clue.kind) == (2, ClueKind.INVENTED))
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_right"),
+    [("About 32 hours.", False), ("About 3.2 hours.", True), ("3 h 12 min.", True), ("192 minutes.", True)],
+)
+def test_an_hour_is_so_many_milliseconds(answer: str, is_right: bool) -> None:
+    clue = found("How long did it take?", *looked_up('{"export_ms": 11520000}'), step("reader", answer))
+    assert (clue is None) is is_right
+
+
+@pytest.mark.parametrize(
+    ("task", "is_right"),
+    [
+        ("Book the barge for 17 October 2027, before 10 am.", False),
+        ("Buche den Kahn für den 17. Oktober 2027, vor 10 Uhr.", False),
+        ("Book the barge for 10 days after 17 October 2027.", True),
+    ],
+)
+def test_an_hour_counts_no_days(task: str, is_right: bool) -> None:
+    asked = '{"barge": "Ida", "day": "2027-10-27"}'
+    booked = tool("reader", '{"state": "booked"}', "book_barge", input=asked)
+    clue = found(task, calling("reader", ("book_barge", asked)), booked, step("reader", "Ida is booked."))
+    assert (clue is None) is is_right
