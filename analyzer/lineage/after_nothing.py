@@ -91,8 +91,8 @@ def _kind(step: Step) -> tuple[str | None, tuple[str, ...]]:
 def filled_gaps(known: Known) -> Iterator[Clue]:
     """Yield the values that an agent gives for a field for which its source has ``null`` or an empty text.
 
-    A figure stands beside the field's name. A date or a time of day that nothing gives needs no name, if the
-    agent says it right after the record: neither it nor the answer may say that there is none.
+    A figure stands beside the field's name. A date that nothing gives needs no name, if the agent says it
+    right after it looked the record up: neither it nor the answer may say that there is none.
     """
     yield from islice(_dates_in_gaps(known), 1)
     gaps = {key: position for position, text in known.results() for key in _null_keys(document_in(text))}
@@ -114,11 +114,14 @@ def filled_gaps(known: Known) -> Iterator[Clue]:
 
 def _dates_in_gaps(known: Known) -> Iterator[Clue]:
     steps, answer = known.reading.steps, prose_of(known.answer)
-    records = [(place, text) for place, text in known.results() if _is_record_with_gap(document_in(text))]
+    records = [
+        (place, text)
+        for place, text in known.results()
+        if not deed_of(call_name(steps[place])) and _is_record_with_gap(document_in(text))
+    ]
     if not records or denies(answer) or mentions_fault(answer, known.asked):
         return
-    spans = [(one.start, one.end) for find in (dates_in, clocks_in) for one in find(answer)]
-    written = {answer[start:end] for start, end in spans}
+    written = {one.literal for one in dates_in(answer)}
     strange = [one for one in _strange(known, answer) if one in written] if written else []
     for place, text in records if strange else ():
         after = next(
@@ -131,11 +134,11 @@ def _dates_in_gaps(known: Known) -> Iterator[Clue]:
 
 
 def _is_record_with_gap(document: Any) -> bool:
-    """Tell whether a document is one record with a field for which it has nothing."""
-    is_record = isinstance(document, dict) and not any(
-        isinstance(one, dict | list) for one in document.values()
-    )
-    return is_record and any(True for _ in _null_keys(document))
+    """Tell whether a document is one record with a field for which it has nothing, and others."""
+    if not isinstance(document, dict) or any(isinstance(one, dict | list) for one in document.values()):
+        return False
+    gaps = {*_null_keys(document)} - _ENVELOPE
+    return 0 < len(gaps) < len(document)
 
 
 def _null_keys(document: Any) -> Iterator[str]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, product
 from typing import Final
 
 from analyzer.lineage.arguments import is_exchanged
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.dates import DateFound, agree, dates_in, digits_apart, follows, mistaken
+from analyzer.lineage.dates import agree, dates_in, digits_apart, follows, mistaken, without_dates
 from analyzer.lineage.deeds import SENTENCE
 from analyzer.lineage.entries import Scalar, rows_in, strings_of
 from analyzer.lineage.figures import prose_of
@@ -68,7 +68,7 @@ def _dates(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
         unsaid = [told for told in others if not any(agree(told.date, other) for other in stated)]
         if not unsaid:
             continue
-        counts = (*counts_in(_without(answer, stated)), *known.counts)
+        counts = (*counts_in(without_dates(answer, stated)), *known.counts)
         if not follows(one, known.all_dates, counts, within=_NEXT_DAY):
             heard = dates_in(_heard_by_author(known, one.literal))
             closest = min(
@@ -95,12 +95,6 @@ def _codes(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
             told for told in same if is_exchanged(one.key, told.value.key) and told.value.key not in small
         )
         yield from (("the number", one.literal, told) for told in islice(near, 1))
-
-
-def _without(text: str, dates: Sequence[DateFound]) -> str:
-    """Return a text without its dates: their numbers count nothing."""
-    starts, ends = (0, *(date.end for date in dates)), (*(date.start for date in dates), len(text))
-    return " ".join(text[start:end] for start, end in zip(starts, ends, strict=True))
 
 
 def _heard_by_author(known: Known, literal: str) -> str:
@@ -141,20 +135,19 @@ def _folder_and_type(path: str) -> tuple[str, str]:
 def _parts(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
     """Yield ids that nobody gave and that have another part than a returned one: ``sw-c8/gi0/3``.
 
-    Something else of its record stands beside each: a part that is a number counts for nothing.
+    The answer tells of a list: it names another record, and beside the id something else of its record. A
+    part that is a number counts for nothing.
     """
     strange = {one: parts for one in dict.fromkeys(_JOINED.findall(answer)) if (parts := _parts_of(one))}
     strange = {one: parts for one, parts in islice(strange.items(), _MOST) if not known.has(one.casefold())}
     small = answer.casefold()
     for position, text in known.results() if strange else ():
-        for row in rows_in(text):
-            named = [
-                value for value in row.values() if isinstance(value, str) and value.casefold() not in small
-            ]
-            for given, one in ((given, one) for given in named for one in strange):
-                if _differ_in_one(strange[one], _parts_of(given)) and _has_beside(answer, one, row, given):
-                    value = Value(kind=ValueKind.CODE, key=given.casefold(), literal=given, start=0, end=0)
-                    yield "the name", one, Told(value=value, position=position)
+        ids = [(row, value) for row in rows_in(text) for value in row.values() if _parts_of(str(value))]
+        unsaid = [(row, str(value)) for row, value in ids if str(value).casefold() not in small]
+        for (row, given), one in product(unsaid, strange) if len(unsaid) < len(ids) else ():
+            if _differ_in_one(strange[one], _parts_of(given)) and _has_beside(answer, one, row, given):
+                value = Value(kind=ValueKind.CODE, key=given.casefold(), literal=given, start=0, end=0)
+                yield "the name", one, Told(value=value, position=position)
 
 
 def _parts_of(name: str) -> list[str]:

@@ -17,7 +17,7 @@ from analyzer.lineage.dates import clocks_in, dates_in
 from analyzer.lineage.deeds import SENTENCE
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
 from analyzer.lineage.figures import Figure, figures, words_of
-from analyzer.lineage.known import Known, counts_in, words_in
+from analyzer.lineage.known import Known, beginnings_in, counts_in, words_in
 from analyzer.lineage.sources import LARGEST
 from analyzer.lineage.vocabulary import number_words, phrases, weekdays_in
 from analyzer.signals.numbers import measure_of
@@ -83,7 +83,14 @@ def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, st
         return known.asks_for("every") and is_cut and _is_gap(known, left, step)
     names = (name for entry in listed.entries for name in entry.names)
     is_start, are_few = all(named[:count]), _FEW * len(left) <= count
-    is_whole = _are_counted(known, listed, told, left, step) or known.asks_for("every")
+    is_whole = counts(answer, count, words_of(listed.key)) or known.asks_for("every")
+    if not any(
+        _telling(entry, "") for entry in told
+    ):  # of mere names an agent may know more than the list says
+        is_whole = is_whole and len(named) not in counts_in(known.asked)
+        is_whole = is_whole or (
+            _says_why(known, listed, step) and _are_counted(known, listed, told, left, step)
+        )
     return (is_start or are_few) and is_whole and not any(known.is_elsewhere(name, step) for name in names)
 
 
@@ -99,6 +106,23 @@ def _are_counted(
         counts(text, len(told), wanted, known.languages)
         for text in (known.answer, known.reading.outputs[first])
     )
+
+
+def _says_why(known: Known, listed: Listed, position: int) -> bool:
+    """Tell whether a call or its list has a word of the task besides that for the entries."""
+    call = known.reading.steps[position]
+    said = f"{call.target} {call.input[:HEAD]} {listed.key}".replace("_", " ")
+    shared = beginnings_in(known.asked, _LEAST_WORD) & beginnings_in(said, _LEAST_WORD)
+    return len(shared - _counted_words(known)) > 0
+
+
+def _counted_words(known: Known) -> frozenset[str]:
+    """Return the beginnings of the words after numbers in the answer."""
+    numbers = number_words((*languages_in(known.answer), *known.languages))
+    nouns = (
+        one[2] for one in _COUNTED.finditer(known.answer) if one[1].isdigit() or one[1].casefold() in numbers
+    )
+    return beginnings_in(" ".join(noun.split()[0] for noun in nouns), _LEAST_WORD)
 
 
 def _sets_apart(known: Known, told: Sequence[Entry], left: Sequence[Entry]) -> bool:

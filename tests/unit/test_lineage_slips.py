@@ -14,8 +14,8 @@ from tests.runs import calling, run, step, tool
 SUSPECTED = 0.4752
 
 
-def looked_up(result: str) -> tuple[Step, Step]:
-    asked = '{"about": "probes"}'
+def looked_up(result: str, about: str = "probes") -> tuple[Step, Step]:
+    asked = f'{{"about": "{about}"}}'
     return calling("reader", ("look_up", asked)), tool("reader", result, "look_up", input=asked)
 
 
@@ -29,7 +29,8 @@ PUMPS = (
     ("answer", "is_right"),
     [
         ("The pumps run at 17.5 bar (hall/p9-east/in) and 21 bar (hall/p6-west/in).", False),
-        ("Die Pumpe hall/p4-ost/in läuft mit 17.5 bar.", False),
+        ("Die Pumpe hall/p4-ost/in läuft mit 17.5 bar, hall/p6-west/in mit 21.", False),
+        ("I copied the settings to hall/p9-east/in, also with 17.5 bar.", True),
         ("Die Pumpe von Lindahl Ostsee hat 21 bar.", True),
         ("The pumps run at 17.5 bar (hall/p4-east/in) and 21 bar (hall/p6-west/in).", True),
         ("Pump p4 in the east runs at 17.5 bar.", True),
@@ -73,16 +74,26 @@ RED = (
     ("task", "result", "answer", "is_right"),
     [
         (
-            "Which children owe a form?",
+            "Which children have forgotten the form?",
             OWING,
-            "Three children owe one: Ada Noor, Ben Ruiz and Cleo Pohl.",
+            "Three children have forgotten it: Ada Noor, Ben Ruiz and Cleo Pohl.",
             False,
         ),
-        ("¿Qué niños deben el papel?", OWING, "Tres niños: Ada Noor, Ben Ruiz y Cleo Pohl.", False),
-        ("Which children owe a form?", OWING, "Five do, among them Ada Noor, Ben Ruiz and Cleo Pohl.", True),
-        ("Which children owe a form?", OWING, "Three days are left for Ada Noor, Ben Ruiz and others.", True),
+        ("¿Qué niños han olvidado el papel?", OWING, "Tres niños: Ada Noor, Ben Ruiz y Cleo Pohl.", False),
         (
-            "Name three children who owe one.",
+            "Which children have forgotten the form?",
+            OWING,
+            "Five have, among them Ada Noor, Ben Ruiz and Cleo Pohl.",
+            True,
+        ),
+        (
+            "Which children have forgotten the form?",
+            OWING,
+            "Three days are left for Ada Noor, Ben Ruiz and others.",
+            True,
+        ),
+        (
+            "Name three children who have forgotten it.",
             OWING,
             "Three children: Ada Noor, Ben Ruiz and Cleo Pohl.",
             True,
@@ -96,7 +107,8 @@ RED = (
 def test_who_counts_the_first_entries_by_the_word_of_the_task_lost_the_rest(
     task: str, result: str, answer: str, is_right: bool
 ) -> None:
-    clue = found(task, *looked_up(result), step("reader", answer))
+    about = "forgotten olvidado" if result == OWING else "probes"
+    clue = found(task, *looked_up(result, about), step("reader", answer))
     assert (clue is None) is is_right
     assert is_right or (clue is not None and clue.kind is ClueKind.CUT_SHORT)
 
@@ -160,6 +172,7 @@ def test_an_hour_is_so_many_milliseconds(answer: str, is_right: bool) -> None:
         ("Book the barge for 17 October 2027, before 10 am.", False),
         ("Buche den Kahn für den 17. Oktober 2027, vor 10 Uhr.", False),
         ("Book the barge for 10 days after 17 October 2027.", True),
+        ("Move the barge from 17 October 2027 to the 27th.", True),
     ],
 )
 def test_an_hour_counts_no_days(task: str, is_right: bool) -> None:
