@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import clocks_in, dates_in
+from analyzer.lineage.deeds import SENTENCE
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
 from analyzer.lineage.figures import CURRENCY_CODES, figures, unit_of
 from analyzer.lineage.known import Known, counts_in, words_in
@@ -32,6 +33,7 @@ _IN_ROW: Final = re.compile(r"[^\w.;:!?\n]{0,8}(?:[^\W\d]{1,12}[^\w.;:!?\n]{1,8}
 """What stands between two names of a row: marks, and at most a word such as "and"."""
 _LONGEST_NO: Final = 24
 """Characters before the word of a limit in which a word that denies stands."""
+_ASKS: Final = ("?", "？", "؟")  # noqa: RUF001 - question marks of other scripts
 _MOST: Final = 0.8
 _NOON: Final = 12 * 60
 _HOUR: Final = re.compile(
@@ -58,12 +60,14 @@ class _Limit:
     read: _Read
     """Reads a field, by its key and value, as what the limit is about; ``None`` if it is something else."""
 
+    @property
+    def lasts(self) -> bool:
+        """Whether its word may say how long something lasts: ``open until 23:00``."""
+        return not _ENDS.isdisjoint(words_in(self.words))
+
     def sets_most(self, key: str) -> bool:
         """Tell whether a column keeps the limit below its value: ``open_until`` keeps "until 23:00" above."""
-        is_end = not _ENDS.isdisjoint(words_in(self.words)) and not _ENDS.isdisjoint(
-            key.casefold().split("_")
-        )
-        return self.is_most and not is_end
+        return self.is_most and not (self.lasts and _is_end(key))
 
 
 def broken_limits(known: Known) -> Iterator[Clue]:
@@ -87,6 +91,11 @@ def broken_limits(known: Known) -> Iterator[Clue]:
             yield from (_clue(known, limit, *found) for limit, found in chosen if found is not None)
 
 
+def _is_end(key: str) -> bool:
+    """Tell whether a column's name says until when something lasts."""
+    return not _ENDS.isdisjoint(key.casefold().split("_"))
+
+
 def _are_one_list(named: Sequence[Entry], answer: str) -> bool:
     """Tell whether an answer names entries in a row; one that names all of them elsewhere compares them."""
     names = (next((name for name in entry.names if name in answer), "") for entry in named)
@@ -102,12 +111,19 @@ def _limits(known: Known) -> Iterator[_Limit]:
             ahead = known.asked[found.end() : found.end() + 2 * _GAP]
             for find in finders:
                 value, end, read = find(ahead, known.languages)
-                if value is not None:
+                if value is not None and not (find is _measure_in and _is_told(known.asked, found.start())):
                     denial = _denial(known, found)
                     start = found.start() if denial is None else denial
                     words = known.asked[start : found.end() + end]
                     is_upper = is_most == (denial is None)
                     yield _Limit(words=words, is_most=is_upper, value=value, read=read)
+
+
+def _is_told(asked: str, at: int) -> bool:
+    """Tell whether a place is in a sentence that only tells something, beside a question."""
+    sentences = [one for one in SENTENCE.finditer(asked) if one[0].strip()]
+    own = next((one[0] for one in sentences if one.start() <= at < one.end()), "")
+    return own.rstrip()[-1:] not in _ASKS and any(one[0].rstrip()[-1:] in _ASKS for one in sentences)
 
 
 def _denial(known: Known, word: re.Match[str]) -> int | None:
@@ -201,6 +217,8 @@ def _breaking(listed: Listed, limit: _Limit, named: Sequence[Entry], answer: str
     if not named or len(fields) != 1:
         return None  # with two times or prices an entry does not tell which of them is meant
     (key,) = fields
+    if limit.lasts and limit.read is _clock and not _is_end(key):
+        return None  # "open until ten": a column of closing times keeps it above, one of arrivals below
     broken = [entry for entry in named if key in entry.fields and _breaks(entry, key, limit)]
     if not broken or all(_breaks(entry, key, limit) for entry in listed.entries):
         return None

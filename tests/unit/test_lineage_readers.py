@@ -333,6 +333,7 @@ TENTS = (
         ("A tent of at most 3 litres.", "Kite.", True),
         ("A tent whose desk is open until 22:00.", "Kite.", False),
         ("A tent whose desk is open until 22:00.", "Dune.", True),
+        ("Our pack carries at most 3 kg. Which tent would fill it?", "Kite.", True),
         ("Ein Zelt, Ausgabe nach 22 Uhr.", "Kite.", False),
         ("Ein Zelt, Ausgabe nach 22 Uhr.", "Fjord.", True),
     ],
