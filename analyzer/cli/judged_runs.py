@@ -102,10 +102,13 @@ def known_or_judged(
 
 
 def some_failed(verdicts: Sequence[Attribution]) -> bool:
-    """Report the runs that could not be attributed; return whether the command fails."""
+    """Report the runs that the method could not attribute; return whether the command fails."""
     errors = [verdict.error for verdict in verdicts if verdict.status is Status.ERROR]
     if errors:
         complain(f"{len(errors)} of {len(verdicts)} runs could not be attributed: {errors[0]}")
+    if instead := [verdict.fallback for verdict in verdicts if verdict.fallback]:
+        which = f"{len(instead)} of {len(verdicts)} runs " if len(verdicts) > 1 else ""
+        complain(f"{which}judged by {instead[0]}")
     unread = [verdict for verdict in verdicts if verdict.status is Status.UNREADABLE]
     return bool(errors) or bool(unread and len(unread) == len(verdicts))
 

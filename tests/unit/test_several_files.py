@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from analyzer.cli.judged_runs import some_failed
 from analyzer.cli.main import run
+from semconv.model import Abstention, Attribution, Status
 from tests.backend_exports import EXAMPLES
 
 GOOD: Final = (str(EXAMPLES / "otlp.jsonl"), str(EXAMPLES / "zipkin-spans.json"))
@@ -78,3 +81,18 @@ def test_a_file_that_is_no_recording_is_told_with_what_to_type(
     path.write_text(content)
     assert run(["attribute", str(path)]) == 1
     assert said.format(path=path) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("runs", "which"), [(1, ""), (3, "1 of 3 runs ")])
+def test_a_model_that_did_not_answer_is_told(
+    runs: int, which: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judged = Attribution(
+        run_id="r", verdict=Abstention(status=Status.UNDETERMINED, reason="nothing"), method="signals"
+    )
+    fallen = replace(judged, fallback="signals, because judge failed: missing credentials")
+    assert not some_failed([fallen, *[judged] * (runs - 1)])
+    told = "judged by signals, because judge failed: missing credentials"
+    assert capsys.readouterr().err == f"blamespan: {which}{told}\n"
+    assert not some_failed([judged])
+    assert not capsys.readouterr().err
