@@ -1,7 +1,7 @@
 """Starts ``blamespan`` by forking a process that has imported it already.
 
-Imports are three quarters of what a start costs (1.6 of 2.2 s of CPU for a service, 1.1 of 1.4 s for a
-command), and tests start hundreds. The first processes that a service starts (its pages, a worker) are forked
+Imports are three quarters of what a start costs (1.6 of 2.2 s of CPU for a service), and most of a command;
+tests start hundreds. The first processes that a service starts (its pages, a worker) are forked
 too, by the service before it has threads: they wait for what to run. Later ones, such as those that replace a
 killed one, start afresh. How a fresh interpreter starts is tested by the demo, the wheel, the kill rounds,
 documented commands and the tests of imports.
