@@ -1,7 +1,7 @@
 """Starts ``blamespan`` by forking a process that has imported it already.
 
-Imports are three quarters of what a start costs (1.6 of 2.2 s of CPU for a service, 1.1 of 1.4 s for a
-command), and tests start hundreds. The first processes that a service starts (its pages, a worker) are forked
+Imports are three quarters of what a start costs (1.6 of 2.2 s of CPU for a service), and most of a command;
+tests start hundreds. The first processes that a service starts (its pages, a worker) are forked
 too, by the service before it has threads: they wait for what to run. Later ones, such as those that replace a
 killed one, start afresh. How a fresh interpreter starts is tested by the demo, the wheel, the kill rounds,
 documented commands and the tests of imports.
@@ -49,7 +49,9 @@ LITELLM: Final = "litellm"
 SPARES: Final = 2
 """Processes that most services start: the pages and one worker."""
 _AT_START: Final = ("LD_", "PYTHON")
-"""What the variables begin with that are read before a program runs; ``PYTHONPATH`` is taken later, too."""
+"""What the variables begin with that are read before a program runs."""
+_LATER: Final = frozenset({"PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"})
+"""The first is taken when a forked process begins; with or without the others, tests find the same."""
 _POLL_S: Final = 0.02
 _RUNNING: Final = -1000
 """The answer about a process that has not ended; no exit code is as low."""
@@ -130,7 +132,7 @@ def ran(
     given: str = "",
     timeout_s: float = 300.0,
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m MODULE …`` to its end; afresh if its variables require that.
+    """Run ``python [-P] -m MODULE …`` to its end; afresh if its variables require that.
 
     Args:
         command: the interpreter of this process, and its arguments.
@@ -142,7 +144,7 @@ def ran(
     Raises:
         subprocess.TimeoutExpired: it had not ended by then.
     """
-    changed = {name for name, _ in dict(environ).items() ^ os.environ.items()} - {"PYTHONPATH"}
+    changed = {name for name, _ in dict(environ).items() ^ os.environ.items()} - _LATER
     if any(name.startswith(_AT_START) for name in changed):
         return afresh(command, environ=environ, folder=folder, given=given, timeout_s=timeout_s)
     with TemporaryDirectory() as own:
@@ -231,7 +233,8 @@ def _become(order: dict[str, Any]) -> None:
     """Take the ordered session, folder, streams and environment."""
     os.setsid()
     os.chdir(order["folder"])
-    sys.path[:1] = [order["folder"], *filter(None, order["environ"].get("PYTHONPATH", "").split(os.pathsep))]
+    here = [] if order["run"][0] == "-P" else [order["folder"]]
+    sys.path[:1] = [*here, *filter(None, order["environ"].get("PYTHONPATH", "").split(os.pathsep))]
     source, *outward = order["streams"]
     files = [os.open(source, os.O_RDONLY)]
     files += [os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644) for path in outward]
@@ -305,7 +308,7 @@ def _await_order(orders: socket.socket) -> Sequence[str]:
 
 def _run(words: Sequence[str]) -> None:
     """Run the program that is a module (``-m MODULE …``) or a file."""
-    first, *rest = words
+    first, *rest = words[1:] if words[0] == "-P" else words
     if first == "-m":
         sys.argv[:] = rest
         for preloaded in set(PRELOADED) & set(rest):

@@ -81,6 +81,14 @@ def test_what_it_starts_has_its_own_streams_files_environment_group_and_exit_cod
     assert said == ["given ['a b'] ['ONLY', 'PYTHONPATH'] True b'told' 3"] * (SPARES + 1)
 
 
+def test_a_command_may_leave_its_folder_out_of_the_module_path(tmp_path: Path) -> None:
+    (tmp_path / "shown.py").touch()
+    for words, code in ((["-m", "shown"], 0), (["-P", "-m", "shown"], 1)):
+        done = ran([sys.executable, *words], environ=os.environ, folder=tmp_path)
+        assert done.returncode == code, done.stderr
+    assert "No module named shown" in done.stderr
+
+
 @pytest.mark.parametrize("more", [{}, {"PYTHONUTF8": "1"}], ids=["forked", "afresh"])
 def test_a_command_reads_writes_and_finds_modules_as_if_run_by_itself(
     more: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

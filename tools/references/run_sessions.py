@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Final
 
 from semconv.record import record
+from tests.backends.forked import ran
 from tests.e2e.sales_desk import sales_model
 from tests.frameworks.catalogue import EXAMPLES, NODE_EXAMPLES, catalogue
 from tests.frameworks.install import python_of
@@ -70,11 +70,13 @@ def play(command: str, found_in: Path, folder: Path, story: str, **variables: st
     path = f"{found_in}{os.pathsep}{os.environ['PATH']}"
     own = {"PATH": path, "HOME": str(folder), "PYTHONPATH": str(ROOT), "COLUMNS": _COLUMNS}
     with sales_model(story) as url:
-        done = subprocess.run(
+        done = ran(
             [sys.executable, "-P", "-m", "analyzer", "run", *command.split()],
-            cwd=folder, env={**own, "OPENAI_BASE_URL": url, "OPENAI_API_KEY": "sk-of-nobody", **variables},
-            capture_output=True, text=True, timeout=_PATIENCE_S, check=True,
-        )  # fmt: skip
+            environ={**own, "OPENAI_BASE_URL": url, "OPENAI_API_KEY": "sk-of-nobody", **variables},
+            folder=folder,
+            timeout_s=_PATIENCE_S,
+        )
+    done.check_returncode()
     return done.stdout, done.stderr
 
 
