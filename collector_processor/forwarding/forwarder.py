@@ -40,7 +40,7 @@ class ForwarderLimits:
     """Concurrent requests of one send queue."""
     eager_in_flight: int = 1
     """With this many requests in flight, another one is started only for a full batch."""
-    apart_s: float = 0.05
+    apart_s: float = 0.1
     """Seconds between the starts of two requests that are no full batch: ten rows cost no more than one."""
     batch_bytes: int = MEBIBYTE
     """Neighbouring rows are sent in one request up to this size."""

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 BATCH_DELAY_S: Final = 0.02
 """Seconds to wait for further entries: a request with ten entries costs no more than one."""
-_APART_S: Final = 0.1
+_APART_S: Final = 0.2
 """Seconds between the starts of two batches, for the same reason."""
 Read = Callable[[Signal | Lane, AbstractSet[Tenant]], Awaitable[list[Outgoing]]]
 Forget = Callable[[list[int]], Awaitable[None]]
