@@ -21,14 +21,12 @@ from typing import Final, Unpack
 from analyzer.analyses.consulting import Consulting, ModelFacts, Order, Stepping, ThreadSteps
 from analyzer.inquiry.method import Answer, Model, Question, Steps, asking
 from analyzer.inquiry.verdict import abstained, analysis_of
-from analyzer.inquiry.visible import visible_run
 from analyzer.lineage.chains import lineage_of, with_texts
 from analyzer.lineage.clue import DEFAULT_FALSE_ALARMS, least_suspicion
 from analyzer.methods.attribution import Attributor, no_model, took
-from analyzer.methods.choice import AUTO
-from analyzer.methods.history import suspected
 from analyzer.methods.pooling import trust_of
 from analyzer.methods.ranker import Ranker
+from analyzer.methods.registry import AUTO
 from analyzer.methods.suspicion import suspect
 from analyzer.signals.checked import checked
 from analyzer.signals.run_view import read
@@ -122,7 +120,7 @@ class RunAnalyst:
             unasked = replace(self, attributor=attributor).unasked(order.trajectory)
             if unasked is not None:
                 return unasked.attribution
-            doubt = self._suspected(order.trajectory, triage(order.trajectory, self.rules))
+            doubt = self._suspected(attributor.seen(order.trajectory), triage(order.trajectory, self.rules))
             if doubt is not None:
                 attribution = yield from attributor.confirm(doubt, order.trajectory, order.marker)
                 return self.signed(attribution, order.trajectory)
@@ -134,14 +132,15 @@ class RunAnalyst:
             return analysis_of(abstained(trajectory, Status.UNREADABLE, NO_STEPS), trajectory)
         asks_model = self.attributor.model is not None and worth_a_model(trajectory)
         finding = triage(trajectory, self.rules)
+        seen = self.attributor.seen(trajectory)  # once: signals and lineage share their reading of an object
         if not finding.failed:
-            doubt = self._suspected(trajectory, finding)
+            doubt = self._suspected(seen, finding)
             if doubt is not None and asks_model:
                 return None
-            return self._analysis(doubt or _passed(trajectory, finding), trajectory)
+            return self._analysis(doubt or _passed(seen, finding), seen)
         if asks_model or self.attributor.method not in (AUTO, "signals"):
             return None
-        return self._analysis(self.attributor.at_once(trajectory), trajectory)
+        return self._analysis(self.attributor.at_once(seen), seen)
 
     def signed(self, attribution: Attribution, trajectory: Trajectory, unsearched: str = "") -> Attribution:
         """Return the attribution with its rules, what was checked, and where the answer's values came from.
@@ -162,27 +161,30 @@ class RunAnalyst:
         verdict = attribution.verdict
         blamed = verdict.step if isinstance(verdict, Blame) else None
         places = (place for place, step in enumerate(trajectory.steps) if step.index == blamed)
-        origins = lineage_of(read(visible_run(trajectory)), next(places, None))
+        origins = lineage_of(read(self.attributor.seen(trajectory)), next(places, None))
         return tuple(with_texts(origin, self.shown_value) for origin in origins)
 
     def _analysis(self, attribution: Attribution, trajectory: Trajectory, unsearched: str = "") -> Analysis:
         return analysis_of(self.signed(attribution, trajectory, unsearched), trajectory)
 
-    def _suspected(self, trajectory: Trajectory, finding: Finding) -> Attribution | None:
+    def _suspected(self, seen: Trajectory, finding: Finding) -> Attribution | None:
         """Return the suspected failure of a run without any sign of failure or success."""
         if finding.failed or finding.source is not None or self.least_suspicion is None:
             return None
         started = self.attributor.clock()
-        seen = visible_run(trajectory)
         past = self.attributor.past
         comparison = None if past is None else past.compare(seen)
-        by_history = None if comparison is None else suspected(seen, comparison)
+        by_history = None
+        if comparison is not None:
+            from analyzer.methods.history import suspected  # noqa: PLC0415 - most files hold one run
+
+            by_history = suspected(seen, comparison)
         blame = by_history or suspect(seen, self.least_suspicion)
         if blame is None:
             return None
         effort = Effort(duration_s=self.attributor.clock() - started)
         method = "signals" if by_history is None else "history"
-        return Attribution(run_id=trajectory.run_id, verdict=blame, method=method, effort=effort)
+        return Attribution(run_id=seen.run_id, verdict=blame, method=method, effort=effort)
 
     def glance(self, trajectory: Trajectory) -> Analysis:
         """Triage and attribute at once, without a model, for runs that have not ended; suspects none."""
@@ -191,7 +193,8 @@ class RunAnalyst:
         finding = triage(trajectory, self.rules)
         if not finding.failed:
             return self._analysis(_passed(trajectory, finding), trajectory, _IN_PROGRESS)
-        return self._analysis(self.attributor.at_once(trajectory), trajectory)
+        seen = self.attributor.seen(trajectory)
+        return self._analysis(self.attributor.at_once(seen), seen)
 
 
 def _facts(model: Model) -> ModelFacts:

@@ -6,11 +6,10 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from analyzer.analyses.local_analyst import LateAnalyst, LocalAnalyst
-from analyzer.analyses.models.budget import HourlyBudget
 from analyzer.analyses.models.completion import LiteLLM, Patience, require_litellm
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.method import Model
-from analyzer.methods.choice import AUTO
+from analyzer.methods.registry import AUTO
 from collector_processor.core.analysis import Analyst
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.redaction import (
@@ -23,18 +22,19 @@ from collector_processor.rebuild.redaction import (
     read_kinds,
 )
 from collector_processor.settings import ExportText, Settings, SettingsError
-from collector_processor.writeback.annotate import CarrierPolicy
 from semconv.model import SpanStatus
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from analyzer.analyses.analyst import RunAnalyst
+    from analyzer.analyses.models.budget import HourlyBudget
     from analyzer.analyses.opinions import LocalOpinions
     from analyzer.methods.ranker import Ranker
     from analyzer.signals.triage import Claim
     from collector_processor.otlp.tls import Renewals, TlsFiles
     from collector_processor.rebuild.kept_spans import SpanKeeper
+    from collector_processor.writeback.annotate import CarrierPolicy
 
 _LARGEST_RANKER: Final = 64 << 20
 """Bound in bytes: rankers have some hundred thousand, and other files may be endless."""
@@ -116,6 +116,7 @@ def model_names(settings: Settings) -> tuple[str, ...]:
 
 def open_opinions(settings: Settings, analyst: LocalAnalyst) -> LocalOpinions:
     """Return the source of second opinions, with the offered models; all share one hourly budget."""
+    from analyzer.analyses.models.budget import HourlyBudget  # noqa: PLC0415 - SQLite; most commands ask no model
     from analyzer.analyses.opinions import LocalOpinions  # noqa: PLC0415 - of pages alone
 
     patience, budget = Patience(timeout_s=settings.model_timeout / 1000), budget_of(analyst)
@@ -137,6 +138,8 @@ def open_model(settings: Settings) -> HourlyBudget | None:
     names = model_names(settings)
     if not names:
         return None
+    from analyzer.analyses.models.budget import HourlyBudget  # noqa: PLC0415 - SQLite; most commands ask no model
+
     require_litellm(names[0])
     model = LiteLLM(name=names[0], patience=Patience(timeout_s=settings.model_timeout / 1000))
     return HourlyBudget(model=model, usd=settings.budget_usd_per_hour, clock=time.monotonic)
@@ -145,6 +148,10 @@ def open_model(settings: Settings) -> HourlyBudget | None:
 def budget_of(analyst: Analyst) -> HourlyBudget | None:
     """Return the hourly budget of an analyst's model, if there is one."""
     model = analyst.model if isinstance(analyst, LocalAnalyst) else None
+    if model is None:
+        return None
+    from analyzer.analyses.models.budget import HourlyBudget  # noqa: PLC0415 - SQLite; most commands ask no model
+
     return model if isinstance(model, HourlyBudget) else None
 
 
@@ -188,6 +195,8 @@ def open_span_keeper(settings: Settings) -> SpanKeeper:
 
 def carrier_policy(settings: Settings) -> CarrierPolicy:
     """Return the policy for writing verdicts into traces."""
+    from collector_processor.writeback.annotate import CarrierPolicy  # noqa: PLC0415 - no command writes back
+
     status = SpanStatus.UNSET if settings.carrier_status == "unset" else SpanStatus.ERROR
     return CarrierPolicy(
         clean=_cleaning(settings, settings.export_text),

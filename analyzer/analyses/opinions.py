@@ -14,8 +14,8 @@ from analyzer.analyses.local_analyst import LocalAnalyst
 from analyzer.inquiry.errors import ModelError, ModelFailure
 from analyzer.inquiry.method import DelegatingModel, Model, Prompt, Reply
 from analyzer.inquiry.verdict import TRIAGE
-from analyzer.methods.choice import AUTO, WITH_REFERENCE, Called, Choice, Offer
-from analyzer.methods.registry import METHODS
+from analyzer.methods.choice import WITH_REFERENCE, Called, Choice, Offer
+from analyzer.methods.registry import AUTO, METHODS
 from collector_processor.core.analysis import NOTHING_EARNED, Earned
 from semconv.model import Attribution, Trajectory
 

@@ -173,8 +173,7 @@ class Pool:
         raise AnalysisLostError(f"the analysis crashed its worker process {TRIES} times")
 
     async def _step(self, order: Order, answers: Sequence[Answer]) -> StepResult | None:
-        slot = self._slots[zlib.crc32(order.id.encode()) % len(self._slots)]
-        async with self._worker(slot) as worker:
+        async with self._worker(self._slot_of(order, answers)) as worker:
             if worker is None:
                 return None
             # The process knows the order from the first step, unless it was started since.
@@ -183,6 +182,19 @@ class Pool:
                 if (result := read_result(await worker.exchange(message))) is not None:
                     return result
         raise WorkerLostError("the process does not know an order that it was sent")
+
+    def _slot_of(self, order: Order, answers: Sequence[Answer]) -> _Slot:
+        """Return the order's own slot; for a first step, an idle process rather than starting one."""
+        own = self._slots[zlib.crc32(order.id.encode()) % len(self._slots)]
+        if answers or own.worker is not None:
+            return own
+        return next((slot for slot in self._slots if slot.worker is not None and not slot.load), own)
+
+    async def start_ahead(self) -> None:
+        """Start a process if none runs, so that the next task need not wait for it."""
+        if all(slot.worker is None for slot in self._slots):
+            async with self._worker(self._slots[0]):
+                pass
 
     async def close(self) -> None:
         """Stop all processes, including busy ones; no other is started."""

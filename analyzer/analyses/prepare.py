@@ -40,7 +40,7 @@ from analyzer.history.known_runs import (
     to_text,
 )
 from analyzer.inquiry.verdict import COMPARED, NOTHING_SAYS_SO
-from analyzer.methods.choice import AUTO
+from analyzer.methods.registry import AUTO
 from collector_processor.core.analysis import Analysis, Analyst, KeepRun
 from collector_processor.core.records import AbsentParent, RunIdentity
 from collector_processor.core.runs import TRACE_KEY, Run
@@ -146,6 +146,7 @@ class Preparer:
             totals=total_up(run),
             facts=facts_of(parts, run.trajectory, run.trace.spans),
             continuation=continuation_of(run.trace, run.trajectory),
+            service=service_of(run),
         )
         if analysis is None:
             return ToAsk(run=rebuilt, news=news)

@@ -80,6 +80,8 @@ class News:
     """Facts by which it is compared with other runs; ``None`` if it is not."""
     continuation: Continuation
     """Quotes that may link it to another run."""
+    service: str
+    """As in its verdict."""
     kept_spans: bytes | None = None
     """The spans and logs as received, packed for storage; ``None`` if they are not kept."""
 

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from analyzer.analyses.prepared import Analysed, Changed, RebuiltRun
+from analyzer.analyses.prepared import Analysed, Changed
 from analyzer.history.known_runs import CountedRuns, FailedRun, KnownRun, failed_run, from_text, parts_of
 from analyzer.history.spectrum import Comparison, Said
 from analyzer.inquiry.calibration import Worth, as_labelled, doubted, may_be_corrected
@@ -23,9 +23,8 @@ from analyzer.inquiry.verdict import COMPARED, to_json
 from analyzer.issues.counting import noted_run
 from analyzer.issues.issue_store import noted_document
 from collector_processor.core.analysis import Analysis, KeptRun
-from collector_processor.core.records import HistoryRow, RunFacts
+from collector_processor.core.records import HistoryRow
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.writeback.outgoing import service_of
 from semconv.model import Attribution, Status, Trajectory
 
 MOST_RUNS: Final = 300
@@ -90,15 +89,15 @@ class RunComparison:
         is_silent = status is Status.NO_FAILURE and bool(compared)
         if (status not in COMPARED and not is_silent) or one.news.facts is None:
             return finding
-        own = from_text(compared) if compared else await asyncio.to_thread(_taken, one.run)
-        workflow = one.news.totals.workflow
-        runs = await self._runs((tenant, own.service, workflow))
+        runs = await self._runs((tenant, one.news.service, one.news.totals.workflow))
         if not runs.is_enough:
             return finding
-        trajectory, facts = one.run.trajectory, one.news.facts
-        return await asyncio.to_thread(
-            lambda: self._corrected(trajectory, _comparison(trajectory, facts, workflow, own, runs), finding)
-        )
+        return await asyncio.to_thread(self._compared, one, compared, runs, finding)
+
+    def _compared(self, one: Changed, compared: str, runs: CountedRuns, finding: Finding) -> Finding:
+        trajectory = one.run.trajectory
+        own = from_text(compared) if compared else failed_run(parts_of(trajectory), one.news.service)
+        return self._corrected(trajectory, _comparison(one, own, runs), finding)
 
     async def _as_labelled(self, tenant: Tenant, trajectory: Trajectory, finding: Finding) -> Finding:
         attribution = finding[0].attribution
@@ -148,17 +147,14 @@ class RunComparison:
         return corrected, replace(kept, noted=noted)
 
 
-def _taken(run: RebuiltRun) -> FailedRun:
-    return failed_run(parts_of(run.trajectory), service_of(run.unpacked()))
-
-
-def _comparison(
-    trajectory: Trajectory, facts: RunFacts, workflow: str, own: FailedRun, runs: CountedRuns
-) -> Comparison | None:
+def _comparison(one: Changed, own: FailedRun, runs: CountedRuns) -> Comparison | None:
+    trajectory, facts = one.run.trajectory, one.news.facts
+    if facts is None:
+        return None
     asked = KnownRun(
         run_id=trajectory.run_id,
         service=own.service,
-        workflow=workflow,
+        workflow=one.news.totals.workflow,
         version=facts.version,
         said=Said.FAILED,
         elements=facts.elements,

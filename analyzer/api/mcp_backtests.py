@@ -41,7 +41,8 @@ _KEPT: Final = 20
 """Backtests whose results are kept, the newest ones."""
 _STOP_S: Final = 10.0
 """Seconds in which a backtest ends its trials."""
-_MODULE: Final = "analyzer.cli.while_input_is_open"
+_BOUND: Final = ("-m", "analyzer.service.bound_process", str(int(signal.SIGTERM)), "0", "analyzer")
+"""Commands end their programs on SIGTERM; SIGINT may be ignored. 0 is the standard input."""
 _CHUNK: Final = 1 << 16
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
 _STARTS: Final = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=True)
@@ -136,7 +137,7 @@ class Backtests:
         words = given.backtest(subject)
         line = (*words[:2], *options, *words[2:])
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", _MODULE, *line,
+            sys.executable, "-P", *_BOUND, *line,
             env={**os.environ, "BLAMESPAN_DATA_DIR": str(self._data_dir)},
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

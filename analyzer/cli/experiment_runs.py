@@ -14,7 +14,7 @@ from analyzer.analyses.codec import write_answer
 from analyzer.analyses.composition import open_span_keeper
 from analyzer.cli.kept_runs import open_kept, opened_store
 from analyzer.cli.output import CommandFailed, WrongUsage
-from analyzer.cli.recorded_runs import STANDARD_INPUT, RecordedRun, load_runs, reader_here
+from analyzer.cli.recorded_runs import STANDARD_INPUT, RecordedRun, load_runs, may_be_id, reader_here
 from analyzer.experiment.findings import Experiment, KeptArms, attribution_of
 from analyzer.experiment.kept_experiments import TrialIds, may_be_kept, packed_trial, remember, remembered
 from analyzer.inquiry.errors import AnalyzerError
@@ -77,7 +77,7 @@ def open_run(run: str, tenant: str | None, logs: Sequence[Path] = ()) -> tuple[R
 def kept_of(run: str, tenant: str | None) -> KeptTrace | None:
     """Return the kept run of this id; ``None`` if a file has this name or the name cannot be a run's id."""
     path = Path(run)
-    if path == STANDARD_INPUT or path.exists() or path.name != run:
+    if path == STANDARD_INPUT or path.exists() or not may_be_id(path):
         if tenant is not None:
             raise WrongUsage("--tenant belongs to the id of a kept run: leave it out for a file")
         return None

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from analyzer.analyses.analyst import RunAnalyst
 from analyzer.analyses.composition import open_analyst, open_cleaner
-from analyzer.cli.output import OutputFormat, advance, complain, print_json, progress_bar
+from analyzer.cli.output import OutputFormat, complain, print_json, progress_bar
 from analyzer.cli.recorded_runs import RecordedRun
 from analyzer.cli.repeated_runs import Judged
-from analyzer.history.known_runs import KnownRuns, known_run, said_of
 from analyzer.inquiry.terminal import console, run_heading, steps_table, verdict_panel
 from analyzer.inquiry.verdict import to_json
 from analyzer.methods.pooling import trust_of
@@ -126,6 +125,8 @@ def _beside_each_other(analyst: RunAnalyst, runs: Sequence[RecordedRun]) -> RunA
     """Return the analyst, which also compares each run with the others."""
     if len(runs) == 1:
         return analyst
+    from analyzer.history.known_runs import KnownRuns, known_run, said_of  # noqa: PLC0415 - of several runs
+
     found = [(run, triage(run.trajectory, analyst.rules)) for run in runs]
     past = KnownRuns.of(
         known_run(run.trajectory, said_of(finding.source, failed=finding.failed), run.trace)
@@ -138,12 +139,12 @@ async def _attribute_all(
     analyst: RunAnalyst, runs: Sequence[RecordedRun], concurrency: int, *, failed: bool
 ) -> list[Attribution]:
     slots = asyncio.Semaphore(concurrency)
-    with progress_bar("attributing", len(runs)) as bar:
+    with progress_bar("attributing", len(runs)) as advance:
 
         async def one(run: RecordedRun) -> Attribution:
             async with slots:
                 attribution = await _attribute(analyst, run.trajectory, failed=failed)
-            advance(bar)
+            advance()
             return attribution
 
         return await asyncio.gather(*(one(run) for run in runs))

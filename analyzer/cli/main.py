@@ -14,7 +14,7 @@ import gc
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from importlib.resources import files
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -79,7 +79,7 @@ def _add(app: typer.Typer, name: str) -> None:
 
 def _title(name: str) -> str:
     """Read a command's title from its source, which importing or parsing would take too long for."""
-    source = files(_PLACE).joinpath(f"{name}.py").read_text(encoding="utf-8")
+    source = Path(__file__).with_name("commands").joinpath(f"{name}.py").read_text(encoding="utf-8")
     documented = source.partition(f"\ndef {name}(")[2].partition('    """')[2]
     return documented.partition("\n\n")[0].partition('"""')[0]
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.telemetry.json_lines import json_text
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
 PROGRAM: Final = "blamespan"
 
@@ -67,8 +64,14 @@ def complain(message: str) -> None:
 
 
 @contextmanager
-def progress_bar(what: str, total: int) -> Iterator[Progress]:
-    """Show a progress bar on standard error during a long task; shows nothing unless it is a terminal."""
+def progress_bar(what: str, total: int) -> Iterator[Callable[[], None]]:
+    """Show a progress bar on standard error during a long task; shows nothing unless it is a terminal.
+
+    Yields: what advances the bar by one.
+    """
+    if total < 2 or not sys.stderr.isatty():
+        yield _no_bar
+        return
     from rich import progress  # noqa: PLC0415 - most commands show none
     from rich.console import Console  # noqa: PLC0415 - as above
 
@@ -79,21 +82,18 @@ def progress_bar(what: str, total: int) -> Iterator[Progress]:
         progress.TimeElapsedColumn(),
     )
     console = Console(stderr=True)
-    with progress.Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal or total < 2
-    ) as bar:
-        bar.add_task(what, total=total)
-        yield bar
+    with progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda: bar.advance(task)
 
 
-def advance(bar: Progress) -> None:
-    """Advance the bar of ``progress_bar`` by one."""
-    bar.advance(bar.task_ids[0])
+def _no_bar() -> None:
+    pass
 
 
 def missing_extra(error: ModuleNotFoundError) -> CommandFailed:
     """Return the failure of a command whose libraries are in the extra ``history``; raise other errors."""
-    if (error.name or "").partition(".")[0] not in {"duckdb", "pyarrow"}:
+    if (error.name or "").partition(".")[0] != "pyarrow":
         raise error
     return CommandFailed(
         f"{error.name} is not installed; it is in the extra history: pip install '.[server,history]'"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -43,6 +44,8 @@ FilesArgument = Annotated[
 
 
 STANDARD_INPUT: Final = Path("-")
+_PROGRAMS: Final = {".py": "python", ".js": "node", ".mjs": "node"}
+"""What runs a program that is given in place of its trace, by its suffix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,25 +59,26 @@ class RecordedRun:
 
 @dataclass(slots=True)
 class RecordedRuns:
-    """The runs of several files, in order; unreadable files are reported and skipped."""
+    """The runs of several files, in order; missing and unreadable files are reported and skipped."""
 
     files: Sequence[Path]
     logs: Sequence[Path]
-    some_unreadable: bool = False
-    """Complete only after all files have been read."""
+    exit_code: int = 0
+    """2 if a file is missing, else 1 if one is unreadable; complete only after all have been read."""
 
     def __iter__(self) -> Iterator[tuple[Path, RecordedRun]]:
-        """Read each file in turn.
+        """Read the logs, then each file in turn.
 
         Raises:
-            WrongUsage: there is no such file.
+            WrongUsage, CommandFailed: the logs are missing or cannot be read.
         """
+        logs = _bodies_of(self.logs)
         for path in self.files:
             try:
-                runs = load_runs(path, self.logs)
-            except CommandFailed as error:
+                runs = runs_of(load(path), str(path), logs)
+            except (CommandFailed, WrongUsage) as error:
                 complain(str(error))
-                self.some_unreadable = True
+                self.exit_code = max(self.exit_code, 2 if isinstance(error, WrongUsage) else 1)
                 continue
             for run in runs:
                 yield path, run
@@ -92,11 +96,17 @@ def load(path: Path) -> Recording:
     except FileNotFoundError:
         return _kept(path)
     except IsADirectoryError:
-        raise WrongUsage(f"{path}: is a directory, expected a file") from None
+        raise WrongUsage(f"{path}: is a directory, expected files: {path / '*'}") from None
     except OSError as error:
         raise CommandFailed(f"{path}: {error.strerror or error}") from error
     except UnreadableInput as error:
-        raise CommandFailed(f"{path}: {error}") from error
+        hint = (
+            f"to run a program: blamespan run -- {runs} {shlex.quote(str(path))}; "
+            if (runs := _PROGRAMS.get(path.suffix))
+            else ""
+        )
+        name = "standard input" if path == STANDARD_INPUT else path
+        raise CommandFailed(f"{name}: {hint}{error}") from error
 
 
 def _beside(path: Path) -> Iterator[bytes]:
@@ -106,13 +116,18 @@ def _beside(path: Path) -> Iterator[bytes]:
             yield read_bounded(file)
 
 
+def may_be_id(path: Path) -> bool:
+    """Tell whether it may be a kept run's id, which has neither folders nor a suffix."""
+    return path.name == str(path) and not path.suffix
+
+
 def _kept(path: Path) -> Recording:
     """Return the kept run of this id.
 
     Raises:
         WrongUsage: there is no such run, and no such file either.
     """
-    if path.name != str(path):
+    if not may_be_id(path):
         raise WrongUsage(f"{path}: no such file")
     # Importing SQLAlchemy takes 0.2 s, which commands without a store should not pay.
     from analyzer.cli.kept_runs import open_kept  # noqa: PLC0415
@@ -132,7 +147,7 @@ def load_runs(path: Path, logs: Sequence[Path]) -> tuple[RecordedRun, ...]:
         WrongUsage: there is no such file.
         CommandFailed: a file cannot be read, or holds no run of agents.
     """
-    return runs_of(load(path), str(path), [body for log in logs for body in _logs(log)])
+    return runs_of(load(path), str(path), _bodies_of(logs))
 
 
 def runs_of(recording: Recording, path: str, logs: Sequence[bytes] = ()) -> tuple[RecordedRun, ...]:
@@ -189,6 +204,10 @@ def reader_here() -> Reader:
 
         mappings = load_settings(os.environ, directory=Path()).mappings
     return open_reader(mappings)
+
+
+def _bodies_of(logs: Sequence[Path]) -> list[bytes]:
+    return [body for log in logs for body in _logs(log)]
 
 
 def _logs(path: Path) -> tuple[bytes, ...]:

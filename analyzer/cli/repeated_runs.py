@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
@@ -19,9 +19,11 @@ from rich.text import Text
 
 from analyzer.inquiry.intervals import wilson
 from analyzer.inquiry.present import counted, plain
-from analyzer.issues.recurrence import Fingerprint, fingerprint
 from semconv.model import Attribution, Blame, Status, Trajectory
 from semconv.record import record
+
+if TYPE_CHECKING:
+    from analyzer.issues.recurrence import Fingerprint
 
 ENDED_BY_USER: Final = (0, 130, 143)
 """Exit codes of success, and of programs ended by Ctrl-C and SIGTERM, which are no failure of an agent."""
@@ -106,6 +108,8 @@ def ranking(program: str, repetitions: Sequence[Repetition]) -> tuple[Breaking, 
 
 
 def _blames(program: str, one: Repetition) -> Iterator[tuple[Fingerprint, int]]:
+    from analyzer.issues.recurrence import fingerprint  # noqa: PLC0415 - one run has no ranking
+
     for judged in one.judged:
         blame = judged.attribution.verdict
         steps = {step.index: step for step in judged.trajectory.steps}

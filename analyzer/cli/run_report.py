@@ -75,12 +75,13 @@ class Reporter:
         """
         self._wishes: Final = wishes
         self._settings: Final = settings
-        self._analyst: Final = as_labels_say(open_analyst(settings), settings)
+        self.analyst: Final = as_labels_say(open_analyst(settings), settings)
         self._clean: Final = open_cleaner(settings)
         self.runs: tuple[Run, ...] = ()
         """Those of the last execution."""
         self._has_saved = False
-        self._shown: Final[list[Shown]] = []
+        self.shown: Final[list[Shown]] = []
+        """All runs judged, if the user wants their page."""
 
     async def judge(self, seen: Seen) -> tuple[Judged, ...]:
         """Return the verdict on each run of one execution of the program.
@@ -114,24 +115,13 @@ class Reporter:
             complain(f"saved in {path}, without secrets: `blamespan attribute {path}` reads it")
         self._has_saved = True
 
-    async def show_page(self) -> None:
-        """Serve the page of all runs judged until Ctrl-C, if the user wants it and there are any.
-
-        Raises:
-            CommandFailed: the page does not show them.
-        """
-        if self._shown:
-            from analyzer.cli.run_page import show_page  # noqa: PLC0415 - the whole service
-
-            await show_page(self._shown, self._analyst)
-
     async def _judged(self, run: Run, said: _Said) -> Judged:
         trajectory = self._clean(run.trajectory)
         if said.outcome is not None:
             trajectory = replace(trajectory, outcome=said.outcome, outcome_source=said.source)
-        analysis = await self._analyst.analyse(trajectory)
+        analysis = await self.analyst.analyse(trajectory)
         if self._wishes.opens:
-            self._shown.append(Shown(spans=run.trace.spans, trajectory=trajectory, analysis=analysis))
+            self.shown.append(Shown(spans=run.trace.spans, trajectory=trajectory, analysis=analysis))
         return Judged(trajectory=trajectory, attribution=analysis.attribution)
 
 
@@ -323,11 +313,16 @@ def _say_where_it_ended(ended: Ended, trajectory: Trajectory) -> None:
     complain(f"the program ended with exit code {ended.code} after step {last.index}{asked}")
 
 
+_BY_SIGNAL: Final = 128
+"""The least exit code of a program that a signal ended, which wrote no error."""
+
+
 def _say_why_nothing(seen: Seen) -> None:
     """Say what to do about a program that showed neither spans of agents nor model calls."""
     sent = "its spans show no step of an agent" if seen.traces else "it sent no spans"
     passed = "and no model call passed" if seen.has_gateway else "and --no-gateway was given"
-    complain(f"nothing to judge in {seen.program} (exit code {seen.ended.code}): {sent}, {passed}.")
+    told = f"nothing to judge in {seen.program} (exit code {seen.ended.code}): {sent}, {passed}."
+    complain(f"{told} Its own error stands above." if 0 < seen.ended.code < _BY_SIGNAL else told)
     if seen.has_gateway and not seen.traces and seen.ended.code == 0:
         complain(
             "clients that take their address in code are not seen: leave base_url out there, or take it from"

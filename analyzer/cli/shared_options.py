@@ -7,8 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from analyzer.cli.output import optional
-from analyzer.methods.choice import AUTO
-from analyzer.methods.registry import METHODS
+from analyzer.methods.registry import AUTO, METHODS
 
 METHOD_HELP: Final = (
     f"One of: {', '.join((AUTO, *METHODS))}. One that calls a model may be followed by *N, for N"
@@ -19,11 +18,7 @@ METHOD_HELP: Final = (
 MethodOption = Annotated[str | None, optional("NAME", METHOD_HELP, "--method")]
 ModelOption = Annotated[
     str | None,
-    optional(
-        "NAME",
-        "Any litellm model; several, separated by commas, take turns in votes. Default: BLAMESPAN_MODEL.",
-        "--model",
-    ),
+    optional("NAME", "Any litellm model. Default: BLAMESPAN_MODEL.", "--model"),
 ]
 FloorOption = Annotated[
     float | None,

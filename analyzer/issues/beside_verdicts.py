@@ -255,7 +255,7 @@ _SWEPT: Final = 1_000
 _SLICES: Final = 4
 """Such calls in a round: 100,000 rows are looked at in two minutes."""
 NO_INDEX: Final = (
-    "the store cannot have an index of trigrams: searches look through the newest 2,000 runs"
+    "the store cannot have an index of trigrams: searches compare 3,000 runs a page"
     " (PostgreSQL: install the extension pg_trgm, then run `blamespan runs index`)"
 )
 
@@ -284,15 +284,14 @@ class TextsBehind:
         is_told = False
         while True:
             try:
-                if await in_db(self._rows.create_index):
-                    while await in_db(self.write):
-                        pass
-                    for _ in range(_SLICES):
-                        while await in_db(self.sweep):
-                            pass
-                elif not is_told:
+                if not await in_db(self._rows.create_index) and not is_told:
                     is_told = True
                     logger.warning(NO_INDEX)
+                while await in_db(self.write):
+                    pass
+                for _ in range(_SLICES):
+                    while await in_db(self.sweep):
+                        pass
             except StoreError as error:
                 logger.warning("searched texts cannot be written", extra={"reason": str(error)})
             await asyncio.sleep(_EVERY_S)
@@ -301,7 +300,7 @@ class TextsBehind:
         """Write what still waits, a few seconds' texts, after the store's thread has ended."""
         try:
             for _ in range(_LAST):
-                if not (self._rows.is_indexed() and self.write()):
+                if not self.write():
                     return
         except StoreError as error:
             logger.warning("searched texts cannot be written", extra={"reason": str(error)})

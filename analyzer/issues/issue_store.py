@@ -17,7 +17,8 @@ from typing import Any, Final, TypeAlias
 
 from analyzer.issues.recurrence import Fingerprint, Issue, IssueState, Notice, read_notice
 from collector_processor.otlp import Tenant
-from collector_processor.store.database.connection import Flush, StorePlace, connected, insert, upsert
+from collector_processor.store.database.connection import StorePlace, connected, insert, upsert
+from collector_processor.store.database.driver import Flush
 from semconv.model import Status
 
 

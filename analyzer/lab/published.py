@@ -49,7 +49,6 @@ from analyzer.inquiry.match_agents import match_agent, normalise, same_agent
 from analyzer.inquiry.method import AttributionMethod, Inquiry, Message, Prompt, Reply, answered
 from analyzer.inquiry.render import fold
 from analyzer.methods.free_text import Answer, read_answer, read_half, read_reason, read_yes_or_no
-from analyzer.methods.registry import PUBLISHED
 from analyzer.methods.settle_answer import (
     LONGEST_TASK,
     ask_until_read,
@@ -319,11 +318,8 @@ class AsPublished:
     """A reference method at the provider's temperature and without repair of a reply."""
 
     method: AttributionMethod
-
-    @property
-    def name(self) -> str:
-        """Return the name by which users select it."""
-        return f"{self.method.name}{PUBLISHED}"
+    name: str
+    """The name by which users select it."""
 
     def investigate(self, trajectory: Trajectory) -> Inquiry:
         """Pass on the method's first questions; an unreadable reply ends the inquiry in an error."""

@@ -15,7 +15,7 @@ from analyzer.lineage.derivation import Derivation, converts, plain_results
 from analyzer.lineage.entries import document_in, tables_in
 from analyzer.lineage.figures import Figure, figures, prose_of
 from analyzer.lineage.known import Known, counts_in
-from analyzer.lineage.vocabulary import begins_with_no, first_sentence
+from analyzer.lineage.vocabulary import begins_with_no, denies, first_sentence
 from analyzer.signals.commands import call_name, commands_of
 from analyzer.signals.run_view import HEAD, callers_of
 from analyzer.signals.tool_names import deed_of, recalls
@@ -89,10 +89,15 @@ def _kind(step: Step) -> tuple[str | None, tuple[str, ...]]:
 
 
 def filled_gaps(known: Known) -> Iterator[Clue]:
-    """Yield the figures that an agent gives for a field for which its source has ``null``."""
+    """Yield the values that an agent gives for a field for which its source has ``null`` or an empty text.
+
+    A figure stands beside the field's name. A date that nothing gives needs no name, if the agent says it
+    right after it looked the record up: neither it nor the answer may say that there is none.
+    """
+    yield from islice(_dates_in_gaps(known), 1)
     gaps = {key: position for position, text in known.results() for key in _null_keys(document_in(text))}
     for key, position in list(gaps.items())[:_MOST_GAPS]:
-        if known.keyed(key):
+        if any(text for _, text in known.keyed(key)):
             continue
         name = r"[\s_-]?".join(map(re.escape, re.findall(r"[^\W_]+", key)))
         given = re.compile(rf"(?<!\w){name}(?!\w)[\s:=*|(]{{1,5}}(\d[\d.,:]{{0,12}})", re.IGNORECASE)
@@ -107,8 +112,37 @@ def filled_gaps(known: Known) -> Iterator[Clue]:
             break
 
 
+def _dates_in_gaps(known: Known) -> Iterator[Clue]:
+    steps, answer = known.reading.steps, prose_of(known.answer)
+    records = [
+        (place, text)
+        for place, text in known.results()
+        if not deed_of(call_name(steps[place])) and _is_record_with_gap(document_in(text))
+    ]
+    if not records or denies(answer) or mentions_fault(answer, known.asked):
+        return
+    written = {one.literal for one in dates_in(answer)}
+    strange = [one for one in _strange(known, answer) if one in written] if written else []
+    for place, text in records if strange else ():
+        after = next(
+            (at for at in range(place + 1, len(steps)) if steps[at].agent == steps[place].agent), None
+        )
+        said = "" if after is None or steps[after].calls else known.reading.outputs[after]
+        literal = next((one for one in strange if one in said), "")
+        if literal and after is not None and not denies(said) and not mentions_fault(said, known.asked):
+            yield _gap_clue(known, after, place, literal, next(_null_keys(document_in(text))))
+
+
+def _is_record_with_gap(document: Any) -> bool:
+    """Tell whether a document is one record with a field for which it has nothing, and others."""
+    if not isinstance(document, dict) or any(isinstance(one, dict | list) for one in document.values()):
+        return False
+    gaps = {*_null_keys(document)} - _ENVELOPE
+    return 0 < len(gaps) < len(document)
+
+
 def _null_keys(document: Any) -> Iterator[str]:
-    """Yield the keys that are ``null`` wherever a document has them."""
+    """Yield the keys that are ``null`` or empty wherever a document has them."""
     waiting, seen, null, given = (
         [document] if isinstance(document, dict | list) else [],
         0,
@@ -121,7 +155,7 @@ def _null_keys(document: Any) -> Iterator[str]:
             each for each in (one.values() if isinstance(one, dict) else one) if isinstance(each, dict | list)
         ]
         for key, value in one.items() if isinstance(one, dict) else ():
-            if value is None:
+            if value is None or value == "":
                 null[str(key)] = None
             else:
                 given.add(str(key))

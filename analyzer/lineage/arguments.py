@@ -17,7 +17,16 @@ from itertools import islice
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.dates import agree, dates_in, differ_in_one, digits_apart, follows, mistaken, years_in
+from analyzer.lineage.dates import (
+    agree,
+    dates_in,
+    differ_in_one,
+    digits_apart,
+    follows,
+    mistaken,
+    without_dates,
+    years_in,
+)
 from analyzer.lineage.deeds import acts_of
 from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, plain_results
 from analyzer.lineage.entries import record_texts
@@ -35,6 +44,8 @@ from semconv.record import record
 _IN_PATH: Final = re.compile(r"(?<![^\W_])[A-Za-z][A-Za-z0-9]*-?\d[\w-]*(?![^\W_])")
 _TWO_PARTS: Final = re.compile(r"(?<![\w.,/-])\d{2,4}-\d{3,8}(?![\w.,/-]\d|\w|-)")
 """Numbers in two parts, such as ``2026-0481``."""
+_DAY: Final = re.compile(r"(?<![\d.,:])\d{1,2}(?![\d:]|[.,]\d)")
+"""A number that may be a day without its month: "to the 22nd"."""
 _APART: Final = re.compile(r"[\W_]+|(?<=[^\W\d])(?=\d)")
 """What stands between the letters and the digits of an id: ``case-12`` is case 12."""
 _MOST_CALLS: Final = 100
@@ -145,6 +156,7 @@ def _dates(case: _Case) -> Iterator[_Slip]:
     used = [(call, one) for call in case.calls for one in dates_in(call.text)] if asked else []
     unused = [given for given in asked if not any(agree(given, one) for _, one in used)]
     named = weekdays_in(case.asked, case.known.languages) if unused else frozenset()
+    days = {int(day) for day in _DAY.findall(without_dates(case.asked))} if unused else set[int]()
     for call, one in used:
         is_span = len(dates_in(call.text)) > 1  # it ends a month or a year later
         differs = mistaken if is_span else differ_in_one
@@ -153,6 +165,7 @@ def _dates(case: _Case) -> Iterator[_Slip]:
             continue
         read = (*asked, *(told.date for told in case.known.dates if told.told.position < call.position))
         is_named = any(date(*day).weekday() in named for day in one.readings if day.year)
+        is_named = is_named or any(day.day in days for day in one.readings)
         counts = (*counts_in(case.asked), *case.known.counts)
         is_led = follows(one, read, counts) or follows(one, asked, (), within=_NEIGHBOUR)
         if not any(agree(one, other) for other in read) and not (is_named or is_led):

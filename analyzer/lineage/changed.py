@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, product
 from typing import Final
 
 from analyzer.lineage.arguments import is_exchanged
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.dates import DateFound, agree, dates_in, digits_apart, follows, mistaken
+from analyzer.lineage.dates import agree, dates_in, digits_apart, follows, mistaken, without_dates
+from analyzer.lineage.deeds import SENTENCE
+from analyzer.lineage.entries import Scalar, rows_in, strings_of
 from analyzer.lineage.figures import prose_of
-from analyzer.lineage.known import BEFORE, Known, Told, around, counts_in
-from analyzer.lineage.values import ValueKind, values_in
+from analyzer.lineage.known import BEFORE, Known, Told, around, counts_in, words_in
+from analyzer.lineage.values import Value, ValueKind, values_in
 from analyzer.lineage.vocabulary import titles
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD
@@ -38,6 +40,13 @@ _SUFFIX: Final = re.compile(
 )
 """Endings of nouns, which unlike things share."""
 _LEAST_DIFFERENT: Final = 3
+_JOINED: Final = re.compile(r"\w+(?:[._/:-]\w+){2,8}")
+"""Ids of three parts and more."""
+_BETWEEN: Final = re.compile(r"[._/:-]")
+_LEAST_PARTS: Final = 3
+_LONGEST_ID: Final = 60
+_LONGEST_NAME: Final = 4
+_MOST_NAMES: Final = 2_000
 
 
 def changed_values(known: Known) -> Iterator[Clue]:
@@ -45,7 +54,7 @@ def changed_values(known: Known) -> Iterator[Clue]:
     if known.is_blind or not known.has_results:
         return
     answer = prose_of(known.answer)
-    found = (_dates, _codes, _paths, _names)
+    found = (_dates, _codes, _paths, _parts, _names, _words_of_names)
     for kind, stated, given in (one for find in found for one in find(answer, known)):
         yield _clue(known, kind, stated, given)
 
@@ -59,7 +68,7 @@ def _dates(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
         unsaid = [told for told in others if not any(agree(told.date, other) for other in stated)]
         if not unsaid:
             continue
-        counts = (*counts_in(_without(answer, stated)), *known.counts)
+        counts = (*counts_in(without_dates(answer, stated)), *known.counts)
         if not follows(one, known.all_dates, counts, within=_NEXT_DAY):
             heard = dates_in(_heard_by_author(known, one.literal))
             closest = min(
@@ -86,12 +95,6 @@ def _codes(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
             told for told in same if is_exchanged(one.key, told.value.key) and told.value.key not in small
         )
         yield from (("the number", one.literal, told) for told in islice(near, 1))
-
-
-def _without(text: str, dates: Sequence[DateFound]) -> str:
-    """Return a text without its dates: their numbers count nothing."""
-    starts, ends = (0, *(date.end for date in dates)), (*(date.start for date in dates), len(text))
-    return " ".join(text[start:end] for start, end in zip(starts, ends, strict=True))
 
 
 def _heard_by_author(known: Known, literal: str) -> str:
@@ -127,6 +130,74 @@ def _says_the_same(answer: str, literal: str, known: Known, told: Told) -> bool:
 def _folder_and_type(path: str) -> tuple[str, str]:
     folder, _, name = path.rpartition("/")
     return folder, name.rpartition(".")[2]
+
+
+def _parts(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
+    """Yield ids that nobody gave and that have another part than a returned one: ``sw-c8/gi0/3``.
+
+    The answer tells of a list: it names another record, and beside the id something else of its record. A
+    part that is a number counts for nothing.
+    """
+    strange = {one: parts for one in dict.fromkeys(_JOINED.findall(answer)) if (parts := _parts_of(one))}
+    strange = {one: parts for one, parts in islice(strange.items(), _MOST) if not known.has(one.casefold())}
+    small = answer.casefold()
+    for position, text in known.results() if strange else ():
+        ids = [(row, value) for row in rows_in(text) for value in row.values() if _parts_of(str(value))]
+        unsaid = [(row, str(value)) for row, value in ids if str(value).casefold() not in small]
+        for (row, given), one in product(unsaid, strange) if len(unsaid) < len(ids) else ():
+            if _differ_in_one(strange[one], _parts_of(given)) and _has_beside(answer, one, row, given):
+                value = Value(kind=ValueKind.CODE, key=given.casefold(), literal=given, start=0, end=0)
+                yield "the name", one, Told(value=value, position=position)
+
+
+def _parts_of(name: str) -> list[str]:
+    """Return the parts of an id, in lower case; none if it has fewer than three."""
+    is_id = len(name) <= _LONGEST_ID and any(map(str.isalpha, name)) and not any(map(str.isspace, name))
+    parts = _BETWEEN.split(name.casefold()) if is_id else []
+    return parts if len(parts) >= _LEAST_PARTS and all(parts) else []
+
+
+def _differ_in_one(ours: Sequence[str], theirs: Sequence[str]) -> bool:
+    if len(ours) != len(theirs):
+        return False
+    apart = [(one, other) for one, other in zip(ours, theirs, strict=True) if one != other]
+    return len(apart) == 1 and not any(one.isdigit() for one in apart[0])
+
+
+def _has_beside(answer: str, literal: str, row: Mapping[str, Scalar], given: str) -> bool:
+    """Tell whether another value of a record stands in the sentence of an id."""
+    at = answer.find(literal)
+    sentence = next((one[0] for one in SENTENCE.finditer(answer) if one.start() <= at < one.end()), "")
+    words = words_in(sentence.replace(literal, " "))
+    others = (
+        str(value).casefold() for value in row.values() if value != given and not isinstance(value, bool)
+    )
+    return any(len(one) > 1 and one in words for one in others)
+
+
+def _words_of_names(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
+    """Yield names of several words with a word that nobody gave, which ends as the given one does."""
+    small, told = answer.casefold(), frozenset(_WORD.findall(answer))
+    given = ((position, name) for position, text in known.results() for _, name in strings_of(text))
+    for position, name in islice(given, _MOST_NAMES):
+        words = name.split()
+        is_name = 1 < len(words) <= _LONGEST_NAME and all(word[0].isupper() for word in words)
+        if not is_name or told.isdisjoint(words) or name.casefold() in small:
+            continue
+        for word in words:
+            parts = (re.escape(one) if one != word else r"(\w+)" for one in words)
+            found = re.search(r"(?<!\w)" + r"\s".join(parts) + r"(?!\w)", answer)
+            if found is not None and _is_other_end(known, found[1], word):
+                value = Value(kind=ValueKind.NAME, key=name.casefold(), literal=name, start=0, end=0)
+                yield "the name", found[0], Told(value=value, position=position)
+
+
+def _is_other_end(known: Known, stated: str, given: str) -> bool:
+    """Tell whether a word that nobody gave shares the end of a given one, and not its beginning."""
+    one, other = stated.casefold(), given.casefold()
+    shared = _shared_end(one, other)
+    is_alike = shared >= _LEAST_SHARED and min(len(one), len(other)) - shared >= _LEAST_DIFFERENT
+    return is_alike and stated[0].isupper() and not known.has(one)
 
 
 def _names(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:

@@ -13,13 +13,14 @@ from operator import gt, lt
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.dates import dates_in
+from analyzer.lineage.dates import clocks_in, dates_in
 from analyzer.lineage.deeds import SENTENCE
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
 from analyzer.lineage.figures import Figure, figures, words_of
-from analyzer.lineage.known import Known, counts_in, words_in
+from analyzer.lineage.known import Known, beginnings_in, counts_in, words_in
 from analyzer.lineage.sources import LARGEST
 from analyzer.lineage.vocabulary import number_words, phrases, weekdays_in
+from analyzer.signals.numbers import measure_of
 from analyzer.signals.run_view import HEAD
 from analyzer.signals.wordings import languages_in
 from semconv.model import StepKind
@@ -77,11 +78,67 @@ def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, st
     if not _has_twin(told, left):
         is_whole = count in counts_in(answer) and not _is_divided(known, told, left, step)
         is_meant = is_whole and (_says_yes_to_all(known, listed) or _is_filtered(known, step))
-        return known.asks_for("every") and (is_meant or _are_among(told, left)) and _is_gap(known, left, step)
+        is_start = all(named[:count]) and _are_counted(known, listed, told, left, step)
+        is_cut = is_meant or _are_among(told, left) or (is_start and not _sets_apart(known, told, left))
+        return known.asks_for("every") and is_cut and _is_gap(known, left, step)
     names = (name for entry in listed.entries for name in entry.names)
     is_start, are_few = all(named[:count]), _FEW * len(left) <= count
     is_whole = counts(answer, count, words_of(listed.key)) or known.asks_for("every")
+    if not any(
+        _telling(entry, "") for entry in told
+    ):  # of mere names an agent may know more than the list says
+        is_whole = is_whole and len(named) not in counts_in(known.asked)
+        is_whole = is_whole or (
+            _says_why(known, listed, step) and _are_counted(known, listed, told, left, step)
+        )
     return (is_start or are_few) and is_whole and not any(known.is_elsewhere(name, step) for name in names)
+
+
+def _are_counted(
+    known: Known, listed: Listed, told: Sequence[Entry], left: Sequence[Entry], position: int
+) -> bool:
+    """Tell whether the answer, or who first names a part, counts it by the noun of the list or the task."""
+    first = known.first_said(lambda text: _names_part(text, told, left), after=position)
+    columns = " ".join(listed.entries[0].fields)
+    nouns = frozenset(word for word in words_of(known.asked) if measure_of(word) is None)
+    wanted = nouns | words_of(f"{listed.key} {columns}")
+    return any(
+        counts(text, len(told), wanted, known.languages)
+        for text in (known.answer, known.reading.outputs[first])
+    )
+
+
+def _says_why(known: Known, listed: Listed, position: int) -> bool:
+    """Tell whether a call or its list has a word of the task besides that for the entries."""
+    call = known.reading.steps[position]
+    said = f"{call.target} {call.input[:HEAD]} {listed.key}".replace("_", " ")
+    shared = beginnings_in(known.asked, _LEAST_WORD) & beginnings_in(said, _LEAST_WORD)
+    return len(shared - _counted_words(known)) > 0
+
+
+def _counted_words(known: Known) -> frozenset[str]:
+    """Return the beginnings of the words after numbers in the answer."""
+    numbers = number_words((*languages_in(known.answer), *known.languages))
+    nouns = (
+        one[2] for one in _COUNTED.finditer(known.answer) if one[1].isdigit() or one[1].casefold() in numbers
+    )
+    return beginnings_in(" ".join(noun.split()[0] for noun in nouns), _LEAST_WORD)
+
+
+def _sets_apart(known: Known, told: Sequence[Entry], left: Sequence[Entry]) -> bool:
+    """Tell whether a column has other values for those left out; times count if the task has one."""
+    has_time = bool(clocks_in(known.asked) or dates_in(known.asked)) or known.asks_for("current")
+    columns = {key for entry in told for key in _telling(entry, "")}
+    pairs = (
+        [{_rank(entry.fields.get(key, "")) for entry in entries} for entries in (told, left)]
+        for key in columns
+        if has_time or not all(_is_clock(entry.fields.get(key, "")) for entry in (*told, *left))
+    )
+    return any(ours.isdisjoint(theirs) for ours, theirs in pairs)
+
+
+def _is_clock(value: Scalar) -> bool:
+    return isinstance(value, str) and len(clocks_in(value)) == 1
 
 
 def _asked_for_by_flag(known: Known, listed: Listed, position: int) -> Listed:
@@ -255,9 +312,16 @@ def _parts(told: Sequence[float], left: Sequence[float], is_meant: Callable[[flo
     return is_choice and 0 < theirs * _FEW <= ours
 
 
-def counts(answer: str, count: int, wanted: frozenset[str]) -> bool:
-    """Tell whether an answer gives a number of what some words name: ``three hosts``."""
-    known = number_words(languages_in(answer))
+def counts(answer: str, count: int, wanted: frozenset[str], asked: tuple[str, ...] = ()) -> bool:
+    """Tell whether an answer gives a number of what some words name: ``three hosts``.
+
+    Args:
+        answer: the text.
+        count: the number, which may stand as a word.
+        wanted: words of which one stands after it, as ``words_of`` returns them.
+        asked: languages of the task, since those of a short answer are told wrongly.
+    """
+    known = number_words((*languages_in(answer), *asked))
     return bool(wanted) and any(
         (found[1] == str(count) or known.get(found[1].casefold()) == count) and wanted & words_of(found[2])
         for found in _COUNTED.finditer(answer)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from calendar import isleap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, timedelta
 from typing import Final, NamedTuple
 
@@ -104,6 +104,13 @@ def _all_dates(text: str) -> Iterator[DateFound]:
             month = months().get(found[name].casefold())
             if month is not None and (found[3] or _looks_like_month(found[name], leads=name == 1)):
                 yield from _date(found, (Day(int(found[3] or 0), month, int(found[day])),))
+
+
+def without_dates(text: str, dates: Sequence[DateFound] | None = None) -> str:
+    """Return a text without its dates, or some of them: their numbers count nothing."""
+    found = dates_in(text) if dates is None else dates
+    starts, ends = (0, *(one.end for one in found)), (*(one.start for one in found), len(text))
+    return " ".join(text[start:end] for start, end in zip(starts, ends, strict=True))
 
 
 @functools.lru_cache(maxsize=32)

@@ -245,6 +245,16 @@ def plain_results(values: Sequence[float]) -> list[float]:
     return found
 
 
+def results_of(values: Sequence[float]) -> list[float]:
+    """Return what operations on two and on three of a few values give."""
+    return [*_pairs(values), *_in_threes(combinations(values, 3))]
+
+
+def results_of_both(one: float, values: Iterable[float]) -> Iterator[float]:
+    """Yield what an operation on one value and each of some others gives."""
+    return (result for value in values for result in _pair(one, value))
+
+
 def _has(ordered: Sequence[float], value: float, within: float) -> bool:
     at = bisect_left(ordered, value - within)
     return at < len(ordered) and ordered[at] <= value + within

@@ -38,6 +38,8 @@ _PART: Final = re.compile(r"\w+(?:-\w+)*")
 _LETTERS: Final = re.compile(r"[^\W\d_]+")
 _BEGINNING: Final = 5
 _LONGEST_YEAR: Final = 366
+_HOURS: Final = frozenset({"am", "pm", "uhr", "uur"})
+"""What stands after an hour of the day, which counts nothing."""
 _MOST_NAMES: Final = 200
 _LONGEST_NAME: Final = 40
 
@@ -377,7 +379,8 @@ def beginnings_in(text: str, least: int) -> frozenset[str]:
 @functools.lru_cache(maxsize=128)
 def counts_in(text: str) -> tuple[int, ...]:
     """Return the whole numbers up to 366 in a text, as digits or as words of its languages."""
-    wholes = (int(figure.value) for figure in figures(text) if figure.value == int(figure.value))
+    counted = (figure for figure in figures(text) if figure.unit not in _HOURS)
+    wholes = (int(figure.value) for figure in counted if figure.value == int(figure.value))
     digits = (number for number in wholes if 0 < number <= _LONGEST_YEAR)
     spelled = [word for word in _WORD.findall(text.casefold()) if word in all_number_words()]
     known = number_words(languages_in(text[:_HEARD])) if spelled else {}

@@ -2,24 +2,27 @@
 
 "Before noon", and the chosen flight leaves at 15:10, while others of the same result leave in the morning. A
 limit that nothing keeps is left to the answer's words, and a list of which several entries are named is a
-comparison, unless the answer counts them: "three calls close before the year ends". An answer that counts and
-names all entries of the list compares them too, unless it names them in a row.
+comparison, unless the answer counts them ("three calls close before the year ends"), or names in a row as
+many as the task wants. An answer that counts and names all entries compares them too, unless in a row.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Final, TypeAlias
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import clocks_in, dates_in
+from analyzer.lineage.deeds import SENTENCE
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
-from analyzer.lineage.figures import CURRENCY_CODES, figures
+from analyzer.lineage.figures import CURRENCY_CODES, figures, unit_of
 from analyzer.lineage.known import Known, counts_in, words_in
 from analyzer.lineage.vocabulary import has_alternative, phrase_at_end, phrases, worded
 from analyzer.signals.normalize import excerpt
+from analyzer.signals.numbers import measure_of
 from semconv.model import Evidence
 from semconv.record import record
 
@@ -30,8 +33,15 @@ _IN_ROW: Final = re.compile(r"[^\w.;:!?\n]{0,8}(?:[^\W\d]{1,12}[^\w.;:!?\n]{1,8}
 """What stands between two names of a row: marks, and at most a word such as "and"."""
 _LONGEST_NO: Final = 24
 """Characters before the word of a limit in which a word that denies stands."""
+_ASKS: Final = ("?", "？", "؟")  # noqa: RUF001 - question marks of other scripts
 _MOST: Final = 0.8
 _NOON: Final = 12 * 60
+_HOUR: Final = re.compile(
+    r"(?<![\d:.,])([01]?\d|2[0-3])\s?(?:uhr|uur|h|heures?|時|时|点|點|시)(?![\w:])", re.IGNORECASE
+)
+"""A full hour, right after the word of a limit: elsewhere ``14 h`` is a duration."""
+_ENDS: Final = frozenset({"until", "till", "bis", "hasta", "até", "tot", "fino"})
+"""Words of a limit that are also those of a column's name: something lasts at least as long as is wanted."""
 _MONEY: Final = CURRENCY_CODES | {"kr", "kč", "ft", "lei", "руб", "грн", "лв"}  # noqa: RUF001 - Russian
 
 
@@ -50,6 +60,15 @@ class _Limit:
     read: _Read
     """Reads a field, by its key and value, as what the limit is about; ``None`` if it is something else."""
 
+    @property
+    def lasts(self) -> bool:
+        """Whether its word may say how long something lasts: ``open until 23:00``."""
+        return not _ENDS.isdisjoint(words_in(self.words))
+
+    def sets_most(self, key: str) -> bool:
+        """Tell whether a column keeps the limit below its value: ``open_until`` keeps "until 23:00" above."""
+        return self.is_most and not (self.lasts and _is_end(key))
+
 
 def broken_limits(known: Known) -> Iterator[Clue]:
     """Yield the limits of the task that the named entry of a list breaks while another keeps them."""
@@ -61,11 +80,20 @@ def broken_limits(known: Known) -> Iterator[Clue]:
     small, words = answer.casefold(), words_in(answer)
     for listed in lists:
         named = [entry for entry in listed.entries if entry.is_named_in(words, small)]
-        is_choice = len(named) < len(listed.entries) or _are_one_list(named, small)
+        is_row = _are_one_list(named, small)
+        is_choice = len(named) < len(listed.entries) or is_row
         is_count = is_choice and len(named) in counts_in(answer)
-        meant = [limit for limit in limits if len(named) == 1 or (is_count and limit.read is _day)]
+        is_wanted = is_row and 1 < len(named) in counts_in(known.asked)
+        meant = [
+            limit for limit in limits if len(named) == 1 or is_wanted or (is_count and limit.read is _day)
+        ]
         chosen = ((limit, _breaking(listed, limit, named, small)) for limit in meant)
         yield from (_clue(known, limit, *found) for limit, found in chosen if found is not None)
+
+
+def _is_end(key: str) -> bool:
+    """Tell whether a column's name says until when something lasts."""
+    return not _ENDS.isdisjoint(key.casefold().split("_"))
 
 
 def _are_one_list(named: Sequence[Entry], answer: str) -> bool:
@@ -83,12 +111,19 @@ def _limits(known: Known) -> Iterator[_Limit]:
             ahead = known.asked[found.end() : found.end() + 2 * _GAP]
             for find in finders:
                 value, end, read = find(ahead, known.languages)
-                if value is not None:
+                if value is not None and not (find is _measure_in and _is_told(known.asked, found.start())):
                     denial = _denial(known, found)
                     start = found.start() if denial is None else denial
                     words = known.asked[start : found.end() + end]
                     is_upper = is_most == (denial is None)
                     yield _Limit(words=words, is_most=is_upper, value=value, read=read)
+
+
+def _is_told(asked: str, at: int) -> bool:
+    """Tell whether a place is in a sentence that only tells something, beside a question."""
+    sentences = [one for one in SENTENCE.finditer(asked) if one[0].strip()]
+    own = next((one[0] for one in sentences if one.start() <= at < one.end()), "")
+    return own.rstrip()[-1:] not in _ASKS and any(one[0].rstrip()[-1:] in _ASKS for one in sentences)
 
 
 def _denial(known: Known, word: re.Match[str]) -> int | None:
@@ -102,6 +137,9 @@ def _time_in(ahead: str, languages: tuple[str, ...]) -> _Ahead:
     clock = next((one for one in clocks_in(ahead) if one.start <= _GAP), None)
     if clock is not None:
         return float(clock.minutes), clock.end, _clock
+    hour = _HOUR.search(ahead)
+    if hour is not None and hour.start() <= _GAP:
+        return 60.0 * int(hour[1]), hour.end(), _clock
     noon = phrases("noon", languages).search(ahead)
     return (_NOON, noon.end(), _clock) if noon is not None and noon.start() <= _GAP else _NOTHING
 
@@ -114,6 +152,24 @@ def _day_in(ahead: str, _languages: tuple[str, ...]) -> _Ahead:
 def _amount_in(ahead: str, _languages: tuple[str, ...]) -> _Ahead:
     figure = next((one for one in figures(ahead) if one.start <= _GAP), None)
     return (figure.value, figure.end, _price) if figure and figure.unit in _MONEY else _NOTHING
+
+
+def _measure_in(ahead: str, _languages: tuple[str, ...]) -> _Ahead:
+    figure = next((one for one in figures(ahead) if one.start <= _GAP), None)
+    measure = measure_of(figure.unit) if figure else None
+    if figure is None or measure is None or measure[0] == "scale":
+        return _NOTHING
+    return figure.value, figure.start + len(figure.shown), partial(_of_unit, measure)
+
+
+def _of_unit(measure: tuple[str, str], key: str, value: Scalar) -> float | None:
+    """Read a plain number under a key that ends in a unit: ``frame_cm``, ``hours``."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if measure_of(unit_of(_PARTS.split(key)[-1])) == measure else None
+
+
+_PARTS: Final = re.compile(r"[^a-zA-Z²]+|(?<=[a-z])(?=[A-Z])")
 
 
 def _day(_key: str, value: Scalar) -> float | None:
@@ -144,8 +200,8 @@ _DATED: Final = (_time_in, _day_in)
 _KINDS: Final = (
     ("before", True, _DATED),
     ("after", False, _DATED),
-    ("at_most", True, (_amount_in,)),
-    ("at_least", False, (_amount_in,)),
+    ("at_most", True, (_amount_in, _measure_in)),
+    ("at_least", False, (_amount_in, _measure_in)),
 )
 """Kinds of words, whether they set the most, and what may follow them."""
 
@@ -161,6 +217,8 @@ def _breaking(listed: Listed, limit: _Limit, named: Sequence[Entry], answer: str
     if not named or len(fields) != 1:
         return None  # with two times or prices an entry does not tell which of them is meant
     (key,) = fields
+    if limit.lasts and limit.read is _clock and not _is_end(key):
+        return None  # "open until ten": a column of closing times keeps it above, one of arrivals below
     broken = [entry for entry in named if key in entry.fields and _breaks(entry, key, limit)]
     if not broken or all(_breaks(entry, key, limit) for entry in listed.entries):
         return None
@@ -172,7 +230,7 @@ def _breaks(entry: Entry, key: str, limit: _Limit) -> bool:
     value = limit.read(key, entry.fields.get(key, ""))
     if value is None:
         return True  # it cannot be chosen by this limit either
-    return value > limit.value if limit.is_most else value < limit.value
+    return value > limit.value if limit.sets_most(key) else value < limit.value
 
 
 def _clue(known: Known, limit: _Limit, name: str, field: str) -> Clue:

@@ -6,6 +6,7 @@ anybody can try.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,9 +16,10 @@ from typing import Final
 from analyzer.lineage.calculations import factors
 from analyzer.lineage.claims import MOST_PLAIN, Judged, World, answer_prose, judged
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, near_miss
+from analyzer.lineage.deeds import SENTENCE
+from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, near_miss, results_of, results_of_both
 from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, words_of
-from analyzer.lineage.known import known_of
+from analyzer.lineage.known import counts_in, known_of
 from analyzer.lineage.sources import columns_of, is_blind, results, sources
 from analyzer.signals.numbers import measure_of
 from analyzer.signals.run_view import HEAD, Reading
@@ -33,6 +35,10 @@ _PARTS_CLOSE: Final = re.compile(r"[^\d.,;:!?()]{0,24}[)）]")  # noqa: RUF001 -
 """What stands between a share and its two figures in brackets, and after them."""
 _EXCHANGED: Final = 2
 """Places in which a figure differs from another with two digits exchanged."""
+_FEWEST_WORKED: Final = 2
+_MOST_WORKED: Final = 5
+_EXCHANGES: Final = 2
+"""Chance, in units of one number of as many digits, that a figure has the digits of a result: reasoned."""
 _NOUN: Final = 3
 """Letters of a word that names what is counted."""
 
@@ -93,7 +99,8 @@ def _slipped_as(reading: Reading, held: Judged, claim: Figure) -> _Instead | Non
         step, figure = returned
         text = f"{reading.steps[step].target or 'the tool'} returned {figure.shown}"
         return _Instead(text=text, quote=(step, figure.literal))
-    found = _computed_nearly(reading, held, claim) or _added_up_nearly(reading, held, claim)
+    find = (_computed_nearly, _added_up_nearly, _worked_out_nearly)
+    found = next(filter(None, (one(reading, held, claim) for one in find)), "")
     return _Instead(text=found) if found else None
 
 
@@ -199,6 +206,34 @@ def _added_up_nearly(reading: Reading, held: Judged, claim: Figure) -> str:
         if is_slip and not _is_step_apart(held.world, claim.value - total):
             return f"the {len(column)} values that it adds up are {total:,.10g}"
     return ""
+
+
+def _worked_out_nearly(reading: Reading, held: Judged, claim: Figure) -> str:
+    """Return what the other figures of its sentence give, of which a figure has the digits in another order.
+
+    A sentence that shows its calculation has few figures, and words for small numbers: "six windows".
+    """
+    text = reading.outputs[_introduced(reading, claim)]
+    at = next((one.start for one in figures(text) if one.value == claim.value), -1)
+    sentence = next((one[0] for one in SENTENCE.finditer(text) if one.start() <= at < one.end()), "")
+    lone = {figure.value for figure in held.lone}
+    said = [one.value for one in figures(sentence) if one.value not in lone and not one.is_label]
+    operands = list(dict.fromkeys([*said, *map(float, counts_in(sentence))]))
+    if not _FEWEST_WORKED <= len(operands) <= _MOST_WORKED:
+        return ""
+    decimals = max(0, round(-math.log10(claim.step)))
+    worked = results_of(operands)
+    results = {f"{value:.{decimals}f}" for value in worked if value > 0}
+    near = [one for one in results if _is_reordered(claim, one)]
+    if near and any(claim.is_about(value) for one in worked for value in results_of_both(one, operands)):
+        return ""  # four of them give it
+    is_rare = len(results) * _EXCHANGES <= BY_CHANCE * 10 ** (len(claim.literal_digits) - 1)
+    return f"its figures give {float(near[0]):,.{decimals}f}" if len(near) == 1 and is_rare else ""
+
+
+def _is_reordered(claim: Figure, right: str) -> bool:
+    ours, theirs = claim.literal_digits, "".join(filter(str.isdigit, right))
+    return ours != theirs and sorted(ours) == sorted(theirs) and ours[0] == theirs[0]
 
 
 def _operations(one: Figure, other: Figure) -> Iterator[tuple[float, str]]:

@@ -13,7 +13,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from analyzer.inquiry.calibration import Worth, as_labelled, doubted
 from analyzer.inquiry.errors import ModelFailure, ModelNeeded
@@ -30,14 +30,12 @@ from analyzer.inquiry.method import (
     drive,
 )
 from analyzer.inquiry.posterior import belief_in_signals, worth_of
-from analyzer.inquiry.visible import visible_run
-from analyzer.methods.choice import AUTO
-from analyzer.methods.history import History, Past, pooled_with
+from analyzer.inquiry.present import visible_run
 from analyzer.methods.pooling import UNPROVED, Trust, pool_with_model, pooled_of
-from analyzer.methods.prompt_injection import address, limit_belief
 from analyzer.methods.ranker import Ranker
 from analyzer.methods.ranker_features import VERSION
-from analyzer.methods.registry import registered
+from analyzer.methods.registry import AUTO, registered
+from analyzer.methods.settle_answer import address, limit_belief
 from analyzer.methods.suspicion import Confirm
 from analyzer.methods.without_model import (
     Belief,
@@ -50,6 +48,9 @@ from analyzer.methods.without_model import (
     signals_belief,
 )
 from semconv.model import Abstention, Attribution, Blame, Effort, Trajectory
+
+if TYPE_CHECKING:
+    from analyzer.methods.history import Past
 
 DEFAULT_BUDGET_USD: Final = 0.50
 _FIXED_TOKENS: Final = 4_000
@@ -120,7 +121,7 @@ class Attributor:
 
         ``marker`` begins the lines of structure in prompts: long and random, so that no text contains it.
         """
-        seen = self._seen(trajectory)
+        seen = self.seen(trajectory)
         name = self.method
         attribution = yield from (self._auto(seen, marker) if name == AUTO else self._run(name, seen, marker))
         trusted = self._without_secrets(_distrusted(attribution, seen))
@@ -132,7 +133,7 @@ class Attributor:
         The configured method does not matter: the ranker answers if it knows the run's system, else signals.
         Signals always answer if they were chosen by name.
         """
-        seen = self._seen(trajectory)
+        seen = self.seen(trajectory)
         started = self.clock()
         ranked = None if self.method == "signals" else self._ranked_at_home(seen)
         verdict = blame(self.ranker, seen, ranked) if self.ranker and ranked else judge_by_signals(seen)
@@ -154,15 +155,18 @@ class Attributor:
         room = max(_LEAST_BYTES, (model.context_tokens - _FIXED_TOKENS) * _BYTES_PER_TOKEN)
         method = Confirm(blame=blame, max_bytes=room, marker=marker)
         budget = Budget(usd=self.budget_usd, purpose="a run")
-        found = yield from consult(method, self._seen(trajectory), budget=budget, model=model.name)
+        found = yield from consult(method, self.seen(trajectory), budget=budget, model=model.name)
         answer = found.attribution
         if answer.error is not None:
             fallback = f"signals, because {method.name} failed: {answer.error}"
             answer = replace(answer, verdict=blame, fallback=fallback, error=None)
         return self._without_secrets(answer)
 
-    def _seen(self, trajectory: Trajectory) -> Trajectory:
-        """Return the run as methods see it: visible text, and the correct answer only if allowed."""
+    def seen(self, trajectory: Trajectory) -> Trajectory:
+        """Return the run as methods see it: visible text, and the correct answer only if allowed.
+
+        The same object if nothing is to be hidden, as in a run that this function returned.
+        """
         hides = trajectory.reference is not None and not self.with_reference
         return visible_run(replace(trajectory, reference=None) if hides else trajectory)
 
@@ -204,7 +208,11 @@ class Attributor:
         attribution = as_labelled(attribution, self.worths)
         is_blame = isinstance(attribution.verdict, Blame)
         comparison = self.past.compare(trajectory) if self.past and is_blame else None
-        return attribution if comparison is None else pooled_with(attribution, trajectory, comparison)
+        if comparison is None:
+            return attribution
+        from analyzer.methods.history import pooled_with  # noqa: PLC0415 - most runs have no others beside them
+
+        return pooled_with(attribution, trajectory, comparison)
 
     def _ranked_at_home(self, trajectory: Trajectory) -> Ranking | None:
         """Return the ranker's ranking of a run of a system that it was trained on; else ``None``."""
@@ -237,7 +245,11 @@ class Attributor:
         """Return a method that needs what this attributor knows; ``None`` for the others."""
         if name == "ranker":
             return LearnedRanking(ranker=self.ranker)
-        return History(past=self.past) if name == "history" else None
+        if name == "history":
+            from analyzer.methods.history import History  # noqa: PLC0415 - as above
+
+            return History(past=self.past)
+        return None
 
     def _fall_back(self, failed: Attribution, trajectory: Trajectory, instead: str) -> Steps:
         answer = yield from self._run(instead, trajectory, "")

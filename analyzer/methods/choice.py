@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from analyzer.inquiry.errors import AnalyzerError
+from analyzer.methods.registry import AUTO, registered
 from collector_processor.core.analysis import Earned
 from semconv.model import Attribution, Trajectory
 
-AUTO: Final = "auto"
-"""Not a method: with it, ``attribution.py`` chooses between ranker, judge and signals."""
 WITH_REFERENCE: Final = "+reference"
 """Suffix of a method's name if a person let the method see the expected answer."""
 
@@ -91,6 +90,4 @@ class Opinions(Protocol):
 
 
 def _asks_model(method: str) -> bool:
-    from analyzer.methods.registry import registered  # noqa: PLC0415 - it imports this module
-
     return method != AUTO and registered(method).needs_model

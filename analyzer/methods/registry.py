@@ -9,7 +9,9 @@ from typing import Final, TypeAlias
 
 from analyzer.inquiry.errors import UnknownMethod
 from analyzer.inquiry.method import AttributionMethod
-from analyzer.methods.choice import AUTO
+
+AUTO: Final = "auto"
+"""Not a method: with it, ``attribution.py`` chooses between ranker, judge and signals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +64,7 @@ def _as_published(name: str, limit: int) -> AttributionMethod:
     build = _published()[name]
     if name in {"all-at-once", "hybrid"}:  # the others are always as published
         build = partial(build, fidelity=published.Fidelity.PUBLISHED)
-    return published.AsPublished(method=build(max_bytes=limit))
+    return published.AsPublished(method=build(max_bytes=limit), name=name + PUBLISHED)
 
 
 def _baselines() -> Mapping[str, Build]:
@@ -108,10 +110,7 @@ METHODS: Final[Mapping[str, Registered]] = {
     **{name: _silent(_by_itself, name) for name in ("signals", "ranker", "history")},
     **{name: _structured(_asking, name) for name in ("judge", "investigate", "verify", "bisect")},
     **{name: _plain(_published, name) for name in _REFERENCES},
-    **{
-        name: _silent(_baselines, name)
-        for name in ("random", "first-agent-step", "constant", "constant-agent")
-    },
+    **{name: _silent(_baselines, name) for name in _BASELINES},
 }
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -17,6 +16,7 @@ from analyzer.recordings.anthropic_messages import messages_of_blocks
 from analyzer.recordings.dialogue import Message as Said
 from analyzer.recordings.dialogue import Speaker, joined_answers
 from analyzer.recordings.openai_responses import messages_of_items
+from analyzer.recordings.streamed_answers import join_blocks, join_chunks, join_responses
 from semconv.json_text import read_json
 from semconv.record import record, replace
 
@@ -156,15 +156,15 @@ class _Api:
     """Returns instructions and messages of a request."""
     said: Callable[[Body], Sequence[Message]]
     """Returns the messages of a whole answer."""
-    joined: Callable[[Sequence[Body]], Body]
-    """Returns the whole answer that the events of a stream amount to."""
+    joined: Callable[[Sequence[Body]], Sequence[Body]]
+    """Returns the whole answers that the events of streams amount to."""
     finish: Callable[[Body], str]
 
 
 def _answer(passed: PassedCall, api: _Api) -> Body:
     body = _decoded(passed.answer, passed.encoding)
     if passed.content_type.partition(";")[0].strip().lower() == _EVENT_STREAM:
-        return api.joined(list(_events(body)))
+        return next(iter(api.joined(list(_events(body)))), {})
     return _object(body) or {}
 
 
@@ -289,44 +289,6 @@ def _chat_finish(answer: Body) -> str:
     return next((_text(each.get("finish_reason")) for each in _dicts(answer.get("choices"))), "")
 
 
-def _chat_joined(events: Sequence[Body]) -> Body:
-    text: list[str] = []
-    calls: dict[int, Message] = {}
-    found: dict[str, Any] = {}
-    finish = ""
-    for event in events:
-        found |= {name: event[name] for name in ("model", "usage", "error") if event.get(name)}
-        for choice in _dicts(event.get("choices")):
-            if choice.get("index"):
-                continue  # another sample of the same answer
-            delta = choice.get("delta") or {}
-            text.append(_text(delta.get("content")))
-            legacy = delta.get("function_call")
-            for each in [_function(legacy)] if legacy else _dicts(delta.get("tool_calls")):
-                _add_call(calls.setdefault(int(each.get("index") or 0), _new_call()), each)
-            finish = _text(choice.get("finish_reason")) or finish
-    message: Message = {"role": "assistant", "content": "".join(text)}
-    if calls:
-        message["tool_calls"] = [_whole_call(calls[place]) for place in sorted(calls)]
-    return {**found, "choices": [{"message": message, "finish_reason": finish}] if events else []}
-
-
-def _new_call() -> Message:
-    return {"id": "", "names": [], "arguments": []}
-
-
-def _add_call(call: Message, delta: Body) -> None:
-    function = _of_custom(delta["custom"]) if delta.get("custom") else delta.get("function") or {}
-    call["id"] = call["id"] or _text(delta.get("id"))
-    call["names"].append(_text(function.get("name")))
-    call["arguments"].append(_text(function.get("arguments")))
-
-
-def _whole_call(call: Message) -> Message:
-    function = {"name": "".join(call["names"]), "arguments": "".join(call["arguments"])}
-    return {"id": call["id"], "type": "function", "function": function}
-
-
 # Responses -------------------------------------------------------------------
 
 
@@ -345,13 +307,6 @@ def _items(items: Sequence[Body]) -> Iterator[Message]:
 def _responses_said(answer: Body) -> Sequence[Message]:
     said = list(_items(_dicts(answer.get("output"))))
     return [{**each, "content": _text(each.get("content"))} for each in said]
-
-
-def _responses_joined(events: Sequence[Body]) -> Body:
-    wholes = [event["response"] for event in events if isinstance(event.get("response"), dict)]
-    whole: Body = wholes[-1] if wholes else {}
-    items = [event["item"] for event in events if event.get("type") == "response.output_item.done"]
-    return {**whole, "output": whole.get("output") or items}
 
 
 def _responses_finish(answer: Body) -> str:
@@ -381,44 +336,13 @@ def _anthropic_finish(answer: Body) -> str:
     return _text(answer.get("stop_reason"))
 
 
-def _anthropic_joined(events: Sequence[Body]) -> Body:
-    found: dict[str, Any] = {}
-    usage: dict[str, Any] = {}
-    blocks: dict[int, dict[str, Any]] = {}
-    texts: defaultdict[int, list[str]] = defaultdict(list)
-    inputs: defaultdict[int, list[str]] = defaultdict(list)
-    for event in events:
-        place = int(event.get("index") or 0)
-        match event.get("type"):
-            case "message_start":
-                found = dict(event.get("message") or {})
-                usage |= found.get("usage") or {}
-            case "content_block_start":
-                blocks[place] = dict(event.get("content_block") or {})
-            case "content_block_delta":
-                delta = event.get("delta") or {}
-                blocks.setdefault(place, {"type": "text", "text": ""})
-                texts[place].append(_text(delta.get("text")))
-                inputs[place].append(_text(delta.get("partial_json")))
-            case "message_delta":
-                found |= event.get("delta") or {}
-                usage |= event.get("usage") or {}
-            case "error":
-                found["error"] = event.get("error")
-    for place, block in blocks.items():
-        block["text"] = _text(block.get("text")) + "".join(texts[place])
-        if given := "".join(inputs[place]):
-            block["input"] = _object(given.encode()) or {"text": given}
-    return {**found, "usage": usage, "content": [blocks[place] for place in sorted(blocks)]}
-
-
 _APIS: Final[Mapping[str, _Api]] = {
     "/chat/completions": _Api(
         provider="openai",
         messages_key="messages",
         asked=_chat_asked,
         said=_chat_said,
-        joined=_chat_joined,
+        joined=join_chunks,
         finish=_chat_finish,
     ),
     "/responses": _Api(
@@ -426,7 +350,7 @@ _APIS: Final[Mapping[str, _Api]] = {
         messages_key="input",
         asked=_responses_asked,
         said=_responses_said,
-        joined=_responses_joined,
+        joined=join_responses,
         finish=_responses_finish,
     ),
     "/messages": _Api(
@@ -434,7 +358,7 @@ _APIS: Final[Mapping[str, _Api]] = {
         messages_key="messages",
         asked=_anthropic_asked,
         said=_anthropic_said,
-        joined=_anthropic_joined,
+        joined=join_blocks,
         finish=_anthropic_finish,
     ),
 }

@@ -1,6 +1,6 @@
 """Reader of runs that frameworks and platforms stream as events, in shapes of their own. Pure.
 
-``agent_turns`` says what a shape is. Source: ag-ui ``EventType``; llama-index ``workflow_events``; ag2
+``shapes`` says what a shape is. Source: ag-ui ``EventType``; llama-index ``workflow_events``; ag2
 ``events``; Bedrock's API reference, ``TracePart`` (2026).
 """
 
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 from analyzer.recordings.ag2_chats import is_person
-from analyzer.recordings.agent_turns import Shape, answering, asking, saying
-from analyzer.recordings.dialogue import Message, Speaker
+from analyzer.recordings.dialogue import AGENT, SYSTEM, TOOL, USER, Message
 from analyzer.recordings.fields import (
+    Object,
     all_have,
     json_text,
     nanoseconds,
@@ -25,12 +25,9 @@ from analyzer.recordings.fields import (
 )
 from analyzer.recordings.message_parts import call_of, nested_call, text_of
 from analyzer.recordings.recording import Records
+from analyzer.recordings.shapes import Shape, answering, asking, saying
 from semconv.dialects.reading.values import structured
 from semconv.record import replace
-
-_Object = Mapping[str, Any]
-_USER, _AGENT, _TOOL, _SYSTEM = Speaker.USER, Speaker.AGENT, Speaker.TOOL, Speaker.SYSTEM
-
 
 # --- AG-UI ---
 
@@ -49,7 +46,7 @@ def _ag_ui(entries: Records) -> Iterator[Message]:
     asked = objects(object_at(entries[0], "input").get("messages"))
     for each in asked or (objects(snapshots[0].get("messages")) if snapshots else ()):
         if each.get("role") == "user":
-            yield from saying(_USER, each.get("content"))
+            yield from saying(USER, each.get("content"))
     for one in _ended(entries):
         kind, key = one["type"], json_text(one.get("toolCallId") or one.get("messageId"))
         if "delta" in one:
@@ -59,18 +56,18 @@ def _ag_ui(entries: Records) -> Iterator[Message]:
         elif kind == "TOOL_CALL_RESULT":
             yield answering(one.get("content"), key, error=one.get("error"))
         elif kind == "TEXT_MESSAGE_END":
-            yield from saying(_AGENT, "".join(pieces.pop(key, ())))
+            yield from saying(AGENT, "".join(pieces.pop(key, ())))
         elif kind == "RUN_ERROR":
-            yield Message(speaker=_AGENT, text=json_text(one.get("message")), failed=True)
+            yield Message(speaker=AGENT, text=json_text(one.get("message")), failed=True)
 
 
 _AG_UI_CHUNKS: Final = {"TOOL_CALL_CHUNK": "toolCallId", "TEXT_MESSAGE_CHUNK": "messageId"}
 """Events that stand for a start, contents and an end, by the keys of their ids; later ones may lack ids."""
 
 
-def _ended(entries: Records) -> Iterator[_Object]:
+def _ended(entries: Records) -> Iterator[Object]:
     """Yield the events; of chunks, the deltas and an end before the next event of another kind or id."""
-    last: _Object = {}
+    last: Object = {}
     for entry in entries:
         key = _AG_UI_CHUNKS.get(entry["type"], "")
         is_next = bool(last) and entry["type"] == last["type"] and entry.get(key) in (None, last.get(key))
@@ -100,21 +97,21 @@ def _workflow(entries: Records) -> Iterator[Message]:
         if kind == "AgentInput" and not is_begun:
             is_begun = True
             for each in objects(value.get("input")):
-                yield from saying(_USER if each.get("role") == "user" else _SYSTEM, _blocks(each))
+                yield from saying(USER if each.get("role") == "user" else SYSTEM, _blocks(each))
         elif kind == "AgentOutput":
             calls = (
                 call_of(each.get("tool_name"), each.get("tool_kwargs"), each.get("tool_id"))
                 for each in objects(value.get("tool_calls"))
             )
             text = _blocks(object_at(value, "response"))
-            yield Message(speaker=_AGENT, text=text, agent=agent, calls=tuple(calls))
+            yield Message(speaker=AGENT, text=text, agent=agent, calls=tuple(calls))
         elif kind == "ToolCallResult":
             output = object_at(value, "tool_output")
             failed = output.get("is_error") is True
             yield answering(output.get("content") or _blocks(output), value.get("tool_id"), failed=failed)
 
 
-def _blocks(message: _Object) -> str:
+def _blocks(message: Object) -> str:
     said = (json_text(block.get("text")) for block in objects(message.get("blocks")))
     return "\n".join(filter(None, said)) or json_text(message.get("content"))
 
@@ -142,12 +139,12 @@ def _ag2(entries: Records) -> Iterator[Message]:
     for one in entries:
         kind, held = one["type"], one["content"]
         name = text_at(held, "sender")
-        speaker = _USER if is_person(name) else _AGENT
+        speaker = USER if is_person(name) else AGENT
         if kind in {"text", "tool_call", "function_call"}:
             calls = [*objects(held.get("tool_calls")), *objects([held.get("function_call")])]
-            text, agent = text_of(held.get("content")), name if speaker is _AGENT else ""
+            text, agent = text_of(held.get("content")), name if speaker is AGENT else ""
             asked = tuple(map(nested_call, calls))
-            yield Message(speaker=_AGENT if asked else speaker, text=text, agent=agent, calls=asked)
+            yield Message(speaker=AGENT if asked else speaker, text=text, agent=agent, calls=asked)
         elif kind == "tool_response":
             for each in objects(held["tool_responses"]):
                 call_id = json_text(each.get("tool_call_id"))
@@ -155,7 +152,7 @@ def _ag2(entries: Records) -> Iterator[Message]:
         elif kind == "function_response":
             yield replace(answering(held.get("content"), ""), tool=text_at(held, "name"))
         elif kind == "error":
-            yield Message(speaker=_AGENT, text=text_of(held.get("error")), failed=True)
+            yield Message(speaker=AGENT, text=text_of(held.get("error")), failed=True)
 
 
 # --- traces of Bedrock's agents ---
@@ -187,7 +184,7 @@ def _is_of_bedrock(one: Any) -> bool:
     return bool(_BEDROCK & _bedrock_trace(one)[1].keys() or one.keys() & {"chunk", "files", "returnControl"})
 
 
-def _bedrock_trace(one: _Object) -> tuple[_Object, _Object]:
+def _bedrock_trace(one: Object) -> tuple[Object, Object]:
     """Return what says whose trace it is, and the trace."""
     outer = object_at(one, "trace")
     inner = object_at(outer, "trace")
@@ -208,9 +205,9 @@ def _bedrock(entries: Records) -> Iterator[Message]:
             given = structured(text_at(object_at(held, "modelInvocationInput"), "text"))
             for each in objects(object_at({"it": given}, "it").get("messages")):
                 text = _BEDROCK_TEXT.sub(r"\1", text_of(each.get("content")))
-                yield from saying(_USER, text) if each.get("role") == "user" else ()
+                yield from saying(USER, text) if each.get("role") == "user" else ()
         for one in _bedrock_step(kind, held, agent):
-            if one.speaker is _TOOL and open_calls and one.call_id == open_calls[-1][1]:
+            if one.speaker is TOOL and open_calls and one.call_id == open_calls[-1][1]:
                 inside = "".join(call for _, call in open_calls[:-1][-1:])
                 open_calls.pop()
             yield replace(one, inside=inside, time_ns=nanoseconds(time))
@@ -221,14 +218,14 @@ def _bedrock(entries: Records) -> Iterator[Message]:
             )
 
 
-def _bedrock_id(agent: str, held: _Object) -> str:
+def _bedrock_id(agent: str, held: Object) -> str:
     return f"{agent} {json_text(held.get('traceId'))}"
 
 
-def _bedrock_step(kind: str, held: _Object, agent: str) -> Iterator[Message]:
+def _bedrock_step(kind: str, held: Object, agent: str) -> Iterator[Message]:
     """Yield what one entry of a trace says, calls or returns."""
     if kind == "failureTrace":
-        yield Message(speaker=_AGENT, text=json_text(held.get("failureReason")), agent=agent, failed=True)
+        yield Message(speaker=AGENT, text=json_text(held.get("failureReason")), agent=agent, failed=True)
     given, got = object_at(held, "invocationInput"), object_at(held, "observation")
     for key, output in _BEDROCK_INPUTS.items():
         if call := object_at(given, key):
@@ -242,7 +239,7 @@ def _bedrock_step(kind: str, held: _Object, agent: str) -> Iterator[Message]:
             text = next((result[each] for each in _BEDROCK_RESULTS if each in result), result)
             text = text.get("text", text) if isinstance(text, dict) else text
             yield answering(text, _bedrock_id(agent, got), error=error)
-    yield from saying(_AGENT, object_at(got, "finalResponse").get("text"), agent)
+    yield from saying(AGENT, object_at(got, "finalResponse").get("text"), agent)
 
 
 _BEDROCK_TEXT: Final = re.compile(r"\A\[\{text=(.*)\}\]\Z", re.DOTALL)
@@ -250,7 +247,7 @@ _BEDROCK_TEXT: Final = re.compile(r"\A\[\{text=(.*)\}\]\Z", re.DOTALL)
 _BEDROCK_RESULTS: Final = ("text", "output", "executionOutput", "retrievedReferences")
 
 
-def _bedrock_arguments(call: _Object) -> Any:
+def _bedrock_arguments(call: Object) -> Any:
     parameters = objects(call.get("parameters"))
     if parameters:
         return {json_text(parameter.get("name")): parameter.get("value") for parameter in parameters}

@@ -1,6 +1,6 @@
 """Reader of runs that platforms and frameworks keep in shapes of their own. Pure.
 
-``agent_turns`` says what a shape is, ``agent_events`` has those that are streams. Source: letta
+``shapes`` says what a shape is, ``agent_events`` has those that are streams. Source: letta
 ``LettaMessage``; Dify ``GET /messages``; Flowise ``IReactFlowObject`` and ``/chatmessage``; DSPy ``ReAct``;
 agno ``RunOutput.to_dict``; n8n ``IRunExecutionData``; OpenAI's API reference, threads; A2A 0.3 and 1.0;
 Mistral's API reference, conversations; langchain4j ``ChatMessage``; Spring AI ``Message`` (2026).
@@ -9,14 +9,14 @@ Mistral's API reference, conversations; langchain4j ``ChatMessage``; Spring AI `
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any, Final
 
 from analyzer.recordings.agent_events import EVENT_SHAPES
-from analyzer.recordings.agent_turns import Shape, answering, asking, each_alone, in_shapes, saying, sole
-from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker
+from analyzer.recordings.dialogue import AGENT, SPEAKERS, SYSTEM, TOOL, USER, Message
 from analyzer.recordings.fields import (
+    Object,
     all_have,
     in_order,
     json_text,
@@ -28,12 +28,9 @@ from analyzer.recordings.fields import (
 )
 from analyzer.recordings.message_parts import error_text, nested_call, text_of
 from analyzer.recordings.recording import Records
+from analyzer.recordings.shapes import Shape, answering, asking, each_alone, in_shapes, saying, sole
 from semconv.dialects.reading.values import structured
 from semconv.record import replace
-
-_Object = Mapping[str, Any]
-_USER, _AGENT, _TOOL, _SYSTEM = Speaker.USER, Speaker.AGENT, Speaker.TOOL, Speaker.SYSTEM
-
 
 # --- Letta ---
 
@@ -49,7 +46,7 @@ _LETTA_ENDS: Final = frozenset({"stop_reason", "usage_statistics", "ping"})
 
 
 def _letta(entries: Records) -> Iterator[Message]:
-    speakers = {"user_message": _USER, "assistant_message": _AGENT, "system_message": _SYSTEM}
+    speakers = {"user_message": USER, "assistant_message": AGENT, "system_message": SYSTEM}
     for one in in_order(objects(entries), "date"):
         kind, time = json_text(one["message_type"]), one.get("date")
         if kind in {"tool_call_message", "approval_request_message"}:
@@ -74,17 +71,17 @@ def _dify_entries(records: Records) -> Records:
 
 def _dify(entries: Records) -> Iterator[Message]:
     for one in in_order(objects(entries), "created_at"):
-        yield from saying(_USER, one["query"])
+        yield from saying(USER, one["query"])
         for place, thought in enumerate(objects(one.get("agent_thoughts"))):
             yield from _dify_calls(thought, f"{one.get('id')} {place}")
         error = json_text(one.get("error"))
         if error:
-            yield Message(speaker=_AGENT, text=error, failed=True)
+            yield Message(speaker=AGENT, text=error, failed=True)
         else:
-            yield from saying(_AGENT, one["answer"])
+            yield from saying(AGENT, one["answer"])
 
 
-def _dify_calls(thought: _Object, thought_id: str) -> Iterator[Message]:
+def _dify_calls(thought: Object, thought_id: str) -> Iterator[Message]:
     """Yield the calls of a thought, whose tools are listed as ``one;two``, each with its result."""
     for name in filter(None, text_at(thought, "tool").split(";")):
         call_id = f"{thought_id} {name}"
@@ -99,7 +96,7 @@ def _of_tool(held: Any, name: str) -> Any:
     return found[name] if isinstance(found, dict) and name in found else found
 
 
-_FLOWISE: Final = {"userMessage": _USER, "apiMessage": _AGENT}
+_FLOWISE: Final = {"userMessage": USER, "apiMessage": AGENT}
 
 
 def _flowise_entries(records: Records) -> Records:
@@ -110,7 +107,7 @@ def _is_of_flowise(one: Any) -> bool:
     return isinstance(one, dict) and _flowise_role(one) in _FLOWISE and "content" in one
 
 
-def _flowise_role(one: _Object) -> str:
+def _flowise_role(one: Object) -> str:
     return text_at(one, "role") or text_at(one, "type")
 
 
@@ -137,16 +134,16 @@ def _react_entries(records: Records) -> Records:
 def _react(entries: Records) -> Iterator[Message]:
     one, held = entries[0], entries[0]["trajectory"]
     asked = next((value for key, value in one.items() if key != "trajectory" and isinstance(value, str)), "")
-    yield from saying(_USER, one.get("question", asked))
+    yield from saying(USER, one.get("question", asked))
     place = 0
     while (name := held.get(f"tool_name_{place}")) and name != "finish":
-        yield from saying(_AGENT, held.get(f"thought_{place}"))
+        yield from saying(AGENT, held.get(f"thought_{place}"))
         yield asking(name, held.get(f"tool_args_{place}"), f"step {place}")
         result = json_text(held.get(f"observation_{place}"))
         yield answering(result, f"step {place}", failed=result.startswith("Execution error in "))
         place += 1
     last = next((value for key, value in reversed(one.items()) if key != "trajectory"), None)
-    yield from saying(_AGENT, one.get("answer", last))
+    yield from saying(AGENT, one.get("answer", last))
 
 
 # --- n8n ---
@@ -181,24 +178,22 @@ def _n8n(entries: Records) -> Iterator[Message]:
         elif node in agents:
             said = _item(data.get("main"))
             text = json_text(error.get("message") or said.get("output", said))
-            yield Message(
-                speaker=_AGENT, text=text, agent=node, failed=bool(error), time_ns=nanoseconds(time)
-            )
+            yield Message(speaker=AGENT, text=text, agent=node, failed=bool(error), time_ns=nanoseconds(time))
         elif asked := _item(data.get("main")).get("chatInput"):
-            yield from saying(_USER, asked, time=time)
+            yield from saying(USER, asked, time=time)
 
 
-def _n8n_place(run: _Object) -> tuple[int, int]:
+def _n8n_place(run: Object) -> tuple[int, int]:
     return run.get("startTime") or 0, run.get("executionIndex") or 0
 
 
-def _n8n_caller(run: _Object, agents: list[str]) -> str:
+def _n8n_caller(run: Object, agents: list[str]) -> str:
     """Return the agent that a tool ran for: the node before it, or the only one."""
     before = [text_at(one, "previousNode") for one in objects(run.get("source"))]
     return next((one for one in before if one in agents), agents[0] if len(agents) == 1 else "")
 
 
-def _item(outputs: Any) -> _Object:
+def _item(outputs: Any) -> Object:
     """Return the JSON of the first item that a node put out."""
     items = outputs[0] if isinstance(outputs, list) and outputs else None
     return object_at(next(iter(objects(items)), None), "json")
@@ -213,10 +208,10 @@ def _agno_entries(records: Records) -> Records:
     return records if is_run and all(map(_is_of_agno, objects(only.get("messages")) or [{}])) else ()
 
 
-def _is_of_agno(one: _Object) -> bool:
+def _is_of_agno(one: Object) -> bool:
     """Tell whether it may be a message of one agent; those of a chat of several bear their names."""
     speaker = SPEAKERS.get(text_at(one, "role"))
-    return speaker is not None and not (speaker is _AGENT and text_at(one, "name"))
+    return speaker is not None and not (speaker is AGENT and text_at(one, "name"))
 
 
 def _agno(entries: Records) -> Iterator[Message]:
@@ -235,14 +230,14 @@ def _agno(entries: Records) -> Iterator[Message]:
                 break
 
 
-def _agno_run(one: _Object, inside: str) -> tuple[Iterator[Message], list[_Object]]:
+def _agno_run(one: Object, inside: str) -> tuple[Iterator[Message], list[Object]]:
     return _agno_messages(one, inside), objects(one.get("member_responses"))
 
 
 _AGNO_DELEGATES: Final = ("delegate_task", "transfer_task")
 
 
-def _agno_messages(one: _Object, inside: str) -> Iterator[Message]:
+def _agno_messages(one: Object, inside: str) -> Iterator[Message]:
     agent = text_at(one, "agent_name") or text_at(one, "team_name")
     for each in objects(one["messages"]):
         speaker, text = SPEAKERS[each["role"]], text_of(each.get("content"))
@@ -256,7 +251,7 @@ def _agno_messages(one: _Object, inside: str) -> Iterator[Message]:
             time_ns=nanoseconds(each.get("created_at")),
         )
         calls = tuple(map(nested_call, objects(each.get("tool_calls"))))
-        yield replace(message, agent=agent, calls=calls) if speaker is _AGENT else message
+        yield replace(message, agent=agent, calls=calls) if speaker is AGENT else message
 
 
 # --- OpenAI's Assistants ---
@@ -264,7 +259,7 @@ def _agno_messages(one: _Object, inside: str) -> Iterator[Message]:
 
 def _thread_entries(records: Records) -> Records:
     """Return the messages, runs and steps of threads; none without runs or steps."""
-    found: list[_Object] = []
+    found: list[Object] = []
     for record in records:  # most files are of another format: the first record tells
         held = _thread_objects(record)
         if not held:
@@ -281,7 +276,7 @@ _THREAD_OBJECTS: Final = frozenset(
 )
 
 
-def _thread_objects(one: Any) -> list[_Object]:
+def _thread_objects(one: Any) -> list[Object]:
     """Return the API's objects: the record, those of a page, or those that a document holds in lists."""
     if not isinstance(one, dict):
         return []
@@ -294,7 +289,7 @@ def _thread_objects(one: Any) -> list[_Object]:
 def _threads(entries: Records) -> list[Records]:
     """Return the objects of each thread, with the assistants, which are of all."""
     shared = [entry for entry in entries if entry["object"] == "assistant"]
-    threads: defaultdict[str, list[_Object]] = defaultdict(list)
+    threads: defaultdict[str, list[Object]] = defaultdict(list)
     for one in entries:
         if one["object"].startswith("thread."):
             threads[text_at(one, "thread_id")].append(one)
@@ -309,15 +304,15 @@ def _thread(entries: Records) -> Iterator[Message]:
         agent = names.get(one.get("assistant_id")) or text_at(one, "assistant_id")
         time, error = one.get("created_at"), error_text(one.get("last_error"))
         if one["object"] == "thread.message":
-            speaker = SPEAKERS.get(text_at(one, "role"), _USER)
-            yield from saying(speaker, one.get("content"), agent if speaker is _AGENT else "", time)
+            speaker = SPEAKERS.get(text_at(one, "role"), USER)
+            yield from saying(speaker, one.get("content"), agent if speaker is AGENT else "", time)
         elif one["object"] == "thread.run" and error:
-            yield Message(speaker=_AGENT, text=error, agent=agent, failed=True)
+            yield Message(speaker=AGENT, text=error, agent=agent, failed=True)
         for call in objects(object_at(one, "step_details").get("tool_calls")):
             yield from _thread_call(call, agent, time, error)
 
 
-def _thread_places(entries: Records) -> Iterator[tuple[tuple[int, int], _Object]]:
+def _thread_places(entries: Records) -> Iterator[tuple[tuple[int, int], Object]]:
     """Yield objects with their order: by the second a question, steps, their answer, a run's end."""
     for rank, kind in enumerate(("thread.run.step", "thread.message", "thread.run")):
         for one in in_order([entry for entry in entries if entry["object"] == kind], "created_at"):
@@ -326,7 +321,7 @@ def _thread_places(entries: Records) -> Iterator[tuple[tuple[int, int], _Object]
             yield (nanoseconds(time or one.get("created_at")), place), one
 
 
-def _thread_call(call: _Object, agent: str, time: Any, error: str) -> Iterator[Message]:
+def _thread_call(call: Object, agent: str, time: Any, error: str) -> Iterator[Message]:
     """Yield a call with its result; the error of its step is the result of one without output."""
     kind = text_at(call, "type")
     held, call_id = object_at(call, kind), call.get("id")
@@ -345,17 +340,17 @@ def _a2a_entries(records: Records) -> Records:
     return list(map(_task, records)) if is_known else ()
 
 
-def _task(one: Any) -> _Object:
+def _task(one: Any) -> Object:
     found = one if isinstance(one, dict) else {}
     return object_at(found, "result") or found
 
 
-def _is_task(one: _Object) -> bool:
+def _is_task(one: Object) -> bool:
     has_turns = all(_A2A_ROLES.get(text_at(each, "role")) for each in objects(one.get("history")))
     return "contextId" in one and text_at(object_at(one, "status"), "state") != "" and has_turns
 
 
-_A2A_ROLES: Final = {"user": _USER, "agent": _AGENT, "ROLE_USER": _USER, "ROLE_AGENT": _AGENT}
+_A2A_ROLES: Final = {"user": USER, "agent": AGENT, "ROLE_USER": USER, "ROLE_AGENT": AGENT}
 
 
 def _a2a(entries: Records) -> Iterator[Message]:
@@ -365,15 +360,15 @@ def _a2a(entries: Records) -> Iterator[Message]:
     for each in objects(one.get("history")):
         yield from saying(_A2A_ROLES[each["role"]], _a2a_text(each))
     for each in objects(one.get("artifacts")):
-        yield from saying(_AGENT, _a2a_text(each))
+        yield from saying(AGENT, _a2a_text(each))
     text = _a2a_text(object_at(status, "message"))
     if failed:
-        yield Message(speaker=_AGENT, text=text or "the task failed", failed=True)
+        yield Message(speaker=AGENT, text=text or "the task failed", failed=True)
     else:
-        yield from saying(_AGENT, text)
+        yield from saying(AGENT, text)
 
 
-def _a2a_text(message: _Object) -> str:
+def _a2a_text(message: Object) -> str:
     parts = objects(message.get("parts"))
     return "\n".join(json_text(part.get("text", part.get("data"))) for part in parts)
 
@@ -407,15 +402,15 @@ def _mistral(entries: Records) -> Iterator[Message]:
             ran = object_at(entry, "info")
             yield answering(entry.get("result", ran.get("code_output", ran)), call_id, time=time)
         if kind.startswith("message."):
-            speaker = _USER if kind == "message.input" and entry.get("role") != "assistant" else _AGENT
-            yield from saying(speaker, entry.get("content"), agent if speaker is _AGENT else "", time)
+            speaker = USER if kind == "message.input" and entry.get("role") != "assistant" else AGENT
+            yield from saying(speaker, entry.get("content"), agent if speaker is AGENT else "", time)
 
 
 _JAVA: Final = {
-    "USER": _USER,
-    "SYSTEM": _SYSTEM,
-    **dict.fromkeys(("AI", "ASSISTANT"), _AGENT),
-    **dict.fromkeys(("TOOL_EXECUTION_RESULT", "TOOL"), _TOOL),
+    "USER": USER,
+    "SYSTEM": SYSTEM,
+    **dict.fromkeys(("AI", "ASSISTANT"), AGENT),
+    **dict.fromkeys(("TOOL_EXECUTION_RESULT", "TOOL"), TOOL),
 }
 """Speakers by LangChain4j's ``type`` and Spring AI's ``messageType``."""
 _JAVA_KEYS: Final = frozenset({"contents", "toolExecutionRequests", "toolCalls", "media", "metadata"})
@@ -425,7 +420,7 @@ def _java_entries(records: Records) -> Records:
     """Return messages; records of other programs may have these types, but no message's own keys."""
     is_known = all(_java_kind(record) in _JAVA for record in records)
     is_its_own = is_known and any(not _JAVA_KEYS.isdisjoint(record) for record in records)
-    return records if is_its_own and any(_JAVA[_java_kind(record)] is _AGENT for record in records) else ()
+    return records if is_its_own and any(_JAVA[_java_kind(record)] is AGENT for record in records) else ()
 
 
 def _java_kind(one: Any) -> str:
@@ -436,7 +431,7 @@ def _java(entries: Records) -> Iterator[Message]:
     for entry in entries:
         speaker, parts = _JAVA[_java_kind(entry)], objects(entry.get("contents"))
         text = entry.get("text") or "\n".join(filter(None, (text_at(part, "text") for part in parts)))
-        if speaker is _TOOL:
+        if speaker is TOOL:
             for each in objects(entry.get("responses")) or [entry]:
                 failed = each.get("isError") is True
                 got = answering(each.get("responseData", each.get("text")), each.get("id"), failed=failed)

@@ -1,7 +1,6 @@
 """Reader of sessions that people's tools keep in shapes of their own: turns, calls and results. Pure.
 
-``_SHAPES`` lists them: how the entries of each are told by their keys, and what they say. An entry that says
-nothing (settings, tokens, starts of steps) is left out. ``agent_runs`` has the shapes of platforms.
+``shapes`` says what a shape is, ``agent_runs`` has those of platforms.
 Source: block/goose ``message.rs``; GitHub Copilot CLI ``events.jsonl``; Cursor CLI ``--output-format
 stream-json``; cline ``api_conversation_history.json``; harbor's ATIF 1.4 to 1.6; VS Code
 ``chatModel.ts``; LibreChat ``useExportConversation``; Continue ``Session``; Zed ``DbThread``; ShareGPT as
@@ -13,106 +12,25 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Final
 
-from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogues_spans, joined_answers
+from analyzer.recordings.dialogue import AGENT, SPEAKERS, SYSTEM, TOOL, USER, Message
 from analyzer.recordings.fields import (
+    Object,
     all_have,
     branch,
     json_text,
-    nanoseconds,
     object_at,
     objects,
     text_at,
     unwrapped,
 )
-from analyzer.recordings.message_parts import call_of, error_text, nested_call, text_of
-from analyzer.recordings.recording import FileFormat, Records, Spans
+from analyzer.recordings.message_parts import error_text, nested_call, text_of
+from analyzer.recordings.recording import Records
+from analyzer.recordings.shapes import Shape, answering, asking, each_alone, in_shapes, saying, sole
 from semconv.dialects.reading.values import structured
-from semconv.record import record, replace
-
-_Object = Mapping[str, Any]
-_USER, _AGENT, _TOOL, _SYSTEM = Speaker.USER, Speaker.AGENT, Speaker.TOOL, Speaker.SYSTEM
-
-
-@record
-class Shape:
-    """How a program keeps dialogues."""
-
-    name: str
-    entries: Callable[[Records], Records]
-    """Returns the entries of a file; none if the records are another program's. Never raises."""
-    messages: Callable[[Records], Iterable[Message]]
-    """Reads the entries of one dialogue."""
-    dialogues: Callable[[Records], Iterable[Records]] = lambda entries: [entries]
-    """Splits entries by their dialogues."""
-
-
-def each_alone(entries: Records) -> list[Records]:
-    """Return the entries of dialogues that are one document each."""
-    return [[entry] for entry in entries]
-
-
-def in_shapes(
-    shapes: Iterable[Shape], *, name: str, example: str, source: str, how: str, agent: str = ""
-) -> FileFormat:
-    """Return a format of several shapes, each of which recognises and reads its own records."""
-    whole = FileFormat(
-        name=name,
-        example=example,
-        source=source,
-        how=how,
-        recognizes=lambda records: any(kind.recognizes(records) for kind in kinds),
-        read=lambda records: next(kind.read(records) for kind in kinds if kind.recognizes(records)),
-        agent=agent,
-    )
-    kinds = tuple(_kind(shape, whole) for shape in shapes)
-    return replace(whole, kinds=kinds)
-
-
-def _kind(shape: Shape, whole: FileFormat) -> FileFormat:
-    def entries(records: Records) -> Records:
-        return shape.entries(unwrapped(records, "messages", "events")) or shape.entries(records)
-
-    def read(records: Records) -> Spans:
-        dialogues = map(shape.messages, shape.dialogues(entries(records)))
-        return dialogues_spans(map(joined_answers, dialogues), name=shape.name)
-
-    return replace(
-        whole, name=f"a run of {shape.name}", recognizes=lambda records: bool(entries(records)), read=read
-    )
-
-
-def asking(name: Any, arguments: Any, call_id: Any, agent: str = "", time: Any = None) -> Message:
-    """Return the message of an agent that calls one tool."""
-    call = call_of(name, arguments, call_id)
-    return Message(speaker=_AGENT, agent=agent, calls=(call,), time_ns=nanoseconds(time))
-
-
-def answering(
-    result: Any, call_id: Any, *, error: Any = None, failed: bool = False, time: Any = None
-) -> Message:
-    """Return the message of a tool; an error stands for its result."""
-    said = error_text(error) or json_text(error)
-    text = said or text_of(result)
-    is_failed = bool(said) or failed
-    return Message(
-        speaker=_TOOL, text=text, call_id=json_text(call_id), failed=is_failed, time_ns=nanoseconds(time)
-    )
-
-
-def saying(speaker: Speaker, text: Any, agent: str = "", time: Any = None) -> Iterator[Message]:
-    """Yield a message, if it says anything."""
-    if found := text_of(text):
-        yield Message(speaker=speaker, text=found, agent=agent, time_ns=nanoseconds(time))
-
-
-def sole(records: Records) -> _Object:
-    """Return the only document of a file; an empty one if there are several."""
-    return records[0] if len(records) == 1 and isinstance(records[0], dict) else {}
-
 
 # --- Goose ---
 
@@ -133,7 +51,7 @@ def _is_of_goose(one: Any) -> bool:
 
 def _goose(entries: Records) -> Iterator[Message]:
     for entry in entries:
-        speaker = _AGENT if entry["role"] == "assistant" else _USER
+        speaker = AGENT if entry["role"] == "assistant" else USER
         for part in objects(entry["content"]):
             call_id = part.get("id")
             if part.get("type") == "toolRequest":
@@ -174,9 +92,9 @@ def _copilot(entries: Records) -> Iterator[Message]:
         kind, data, time = entry["type"], entry["data"], entry["timestamp"]
         call_id = data.get("toolCallId")
         if kind == "user.message":
-            yield from saying(_USER, data.get("content"), time=time)
+            yield from saying(USER, data.get("content"), time=time)
         elif kind == "assistant.message":
-            yield from saying(_AGENT, data.get("content"), time=time)
+            yield from saying(AGENT, data.get("content"), time=time)
         elif kind == "tool.execution_start":
             yield asking(data.get("toolName"), data.get("arguments"), call_id, time=time)
         elif kind == "tool.execution_complete":
@@ -192,7 +110,7 @@ def _cursor_entries(records: Records) -> Records:
     return records if is_stream and any(map(_is_call_of_cursor, records)) else ()
 
 
-def _is_call_of_cursor(one: _Object) -> bool:
+def _is_call_of_cursor(one: Object) -> bool:
     """Tell whether an entry names a tool and holds its arguments below; other logs name them side by side."""
     held = list(object_at(one, "tool_call").values())
     return one["type"] == "tool_call" and bool(held) and isinstance(held[0], dict)
@@ -203,13 +121,13 @@ def _cursor(entries: Records) -> Iterator[Message]:
         kind = entry["type"]
         if kind in {"user", "assistant"}:
             yield from saying(
-                _AGENT if kind == "assistant" else _USER, object_at(entry, "message").get("content")
+                AGENT if kind == "assistant" else USER, object_at(entry, "message").get("content")
             )
         elif kind == "tool_call" and entry.get("subtype") == "completed":
             yield from _cursor_call(entry)
 
 
-def _cursor_call(one: _Object) -> Iterator[Message]:
+def _cursor_call(one: Object) -> Iterator[Message]:
     name, held = next(iter(object_at(one, "tool_call").items()), ("", None))
     result = object_at(held, "result")
     yield asking(name.removesuffix("ToolCall"), object_at(held, "args"), one.get("call_id"))
@@ -252,17 +170,17 @@ def _cline(entries: Records) -> Iterator[Message]:
         text = _CLINE_TOLD.sub("", text_of(one["content"])).strip()
         if one["role"] == "assistant":
             said, name, fields = _cline_call(text)
-            yield from saying(_AGENT, said)
+            yield from saying(AGENT, said)
             waiting = f"call {place}" if name else ""
             if name == "attempt_completion":
-                yield from saying(_AGENT, fields.get("result", "").strip())
+                yield from saying(AGENT, fields.get("result", "").strip())
             elif name:
                 yield asking(fields.get("tool_name") or name, fields.get("arguments", fields), waiting)
         elif waiting and (found := _CLINE_RESULT.match(text)):
             result = text[found.end() :].strip()
             yield answering(result, waiting, failed=result.startswith(_CLINE_FAILED))
         else:
-            yield from saying(_USER, text)
+            yield from saying(USER, text)
 
 
 def _cline_call(text: str) -> tuple[str, str, Mapping[str, str]]:
@@ -293,7 +211,7 @@ def _cline_fields(text: str) -> dict[str, str]:
 # --- ATIF, the trajectories of Harbor and Terminal-Bench ---
 
 
-_ATIF: Final = {"user": _USER, "agent": _AGENT, "system": _SYSTEM}
+_ATIF: Final = {"user": USER, "agent": AGENT, "system": SYSTEM}
 
 
 def _atif_entries(records: Records) -> Records:
@@ -307,7 +225,7 @@ def _atif(entries: Records) -> Iterator[Message]:
     agent = text_at(object_at(entries[0], "agent"), "name")
     for one in objects(entries[0]["steps"]):
         speaker, time = _ATIF[one["source"]], one.get("timestamp")
-        yield from saying(speaker, one.get("message"), agent if speaker is _AGENT else "", time)
+        yield from saying(speaker, one.get("message"), agent if speaker is AGENT else "", time)
         for call in objects(one.get("tool_calls")):
             yield asking(
                 call.get("function_name"), call.get("arguments"), call.get("tool_call_id"), agent, time
@@ -361,10 +279,10 @@ def _vs_code(entries: Records) -> Iterator[Message]:
     for one in objects(entries[0]["requests"]):
         asked, result, time = one["message"], object_at(one, "result"), one.get("timestamp")
         held = object_at(result, "metadata")
-        yield from saying(_USER, asked.get("text") if isinstance(asked, dict) else asked, time=time)
+        yield from saying(USER, asked.get("text") if isinstance(asked, dict) else asked, time=time)
         rounds = objects(held.get("toolCallRounds"))
         for each in rounds:
-            yield from saying(_AGENT, each.get("response"))
+            yield from saying(AGENT, each.get("response"))
             for call in objects(each.get("toolCalls")):
                 yield asking(call.get("name"), call.get("arguments"), call.get("id"))
                 result_of = object_at(object_at(held, "toolCallResults"), json_text(call.get("id")))
@@ -372,9 +290,9 @@ def _vs_code(entries: Records) -> Iterator[Message]:
                 text = "\n".join(_vs_code_text(part.get("value")) for part in parts)
                 yield answering(text, call.get("id"), failed=text.startswith(_VS_CODE_FAILED))
         shown = [text_at(part, "value") for part in objects(one.get("response")) if "kind" not in part]
-        yield from () if rounds else saying(_AGENT, "".join(shown))
+        yield from () if rounds else saying(AGENT, "".join(shown))
         if error := text_at(object_at(result, "errorDetails"), "message"):
-            yield Message(speaker=_AGENT, text=error, failed=one.get("isCanceled") is not True)
+            yield Message(speaker=AGENT, text=error, failed=one.get("isCanceled") is not True)
 
 
 def _vs_code_text(value: Any) -> str:
@@ -404,7 +322,7 @@ def _libre(entries: Records) -> Iterator[Message]:
     for one in _libre_branch(entries):
         time, agent = one.get("createdAt"), text_at(one, "sender")
         if one["isCreatedByUser"]:
-            yield from saying(_USER, one.get("text"), time=time)
+            yield from saying(USER, one.get("text"), time=time)
             continue
         parts = objects(one.get("content"))
         for part in parts:
@@ -414,20 +332,20 @@ def _libre(entries: Records) -> Iterator[Message]:
                 yield answering(call.get("output"), call.get("id"), time=time)
             elif part.get("type") == "text":
                 text = part.get("text")
-                yield from saying(_AGENT, text["value"] if isinstance(text, dict) else text, agent, time)
+                yield from saying(AGENT, text["value"] if isinstance(text, dict) else text, agent, time)
         if one.get("error") is True:
-            yield Message(speaker=_AGENT, text=text_of(one.get("text")), agent=agent, failed=True)
+            yield Message(speaker=AGENT, text=text_of(one.get("text")), agent=agent, failed=True)
         elif not parts:
-            yield from saying(_AGENT, one.get("text"), agent, time)
+            yield from saying(AGENT, one.get("text"), agent, time)
 
 
-def _libre_branch(entries: Records) -> Iterator[_Object]:
+def _libre_branch(entries: Records) -> Iterator[Object]:
     """Yield the messages of the newest branch: of a tree of ``children``, or of those that name parents."""
     if not any(isinstance(entry.get("children"), list) for entry in entries):
         nodes = {entry["messageId"]: entry for entry in entries}
         yield from branch(nodes, entries[-1]["messageId"], "parentMessageId")
         return
-    level: Sequence[_Object] = entries
+    level: Sequence[Object] = entries
     while level:
         yield level[-1]
         level = objects(level[-1].get("children"))
@@ -453,7 +371,7 @@ def _web_ui_entries(records: Records) -> Records:
 def _web_ui(entries: Records) -> Iterator[Message]:
     """Yield the messages of a chat; calls of tools stand as elements in the text of their message."""
     for place, one in enumerate(objects(entries[0]["chat"]["messages"])):
-        speaker, agent, time = SPEAKERS.get(text_at(one, "role"), _USER), "", one.get("timestamp")
+        speaker, agent, time = SPEAKERS.get(text_at(one, "role"), USER), "", one.get("timestamp")
         *called, last = _WEB_UI_CALL.split(_WEB_UI_THOUGHT.sub("", text_at(one, "content")))
         for number, (text, fields) in enumerate(zip(called[::2], called[1::2], strict=True)):
             held = {key: html.unescape(value) for key, value in _WEB_UI_FIELD.findall(fields)}
@@ -463,7 +381,7 @@ def _web_ui(entries: Records) -> Iterator[Message]:
             yield answering(structured(held.get("result")), call_id, time=time)
         yield from saying(speaker, last.strip(), agent, time)
         if error := error_text(one.get("error")) or text_at(object_at(one, "error"), "content"):
-            yield Message(speaker=_AGENT, text=error, failed=True)
+            yield Message(speaker=AGENT, text=error, failed=True)
 
 
 # --- Continue and Zed ---
@@ -475,7 +393,7 @@ def _continue_entries(records: Records) -> Records:
     return found if is_session and all(map(_is_of_continue, found)) else ()
 
 
-def _is_of_continue(one: _Object) -> bool:
+def _is_of_continue(one: Object) -> bool:
     return text_at(one["message"], "role") in {*SPEAKERS, "thinking"}
 
 
@@ -489,7 +407,7 @@ def _continue(entries: Records) -> Iterator[Message]:
     for one in entries:
         message = one["message"]
         speaker, call_id = SPEAKERS.get(message["role"]), json_text(message.get("toolCallId"))
-        if speaker is _TOOL:
+        if speaker is TOOL:
             failed = object_at(states, call_id).get("status") == "errored"
             yield answering(message.get("content"), call_id, failed=failed)
         elif speaker is not None:
@@ -500,7 +418,7 @@ def _continue(entries: Records) -> Iterator[Message]:
                     yield _continue_result(states[call.call_id])
 
 
-def _continue_result(state: _Object) -> Message:
+def _continue_result(state: Object) -> Message:
     shown = "\n".join(text_at(part, "content") for part in objects(state.get("output")))
     return answering(shown, state.get("toolCallId"), failed=state.get("status") == "errored")
 
@@ -523,7 +441,7 @@ def _zed(entries: Records) -> Iterator[Message]:
                 failed = result.get("is_error") is True
                 yield answering(_zed_text(result.get("content")), call.get("id"), failed=failed)
             else:
-                yield from saying(_AGENT if kind == "Agent" else _USER, part.get("Text"))
+                yield from saying(AGENT if kind == "Agent" else USER, part.get("Text"))
 
 
 def _zed_text(content: Any) -> Any:
@@ -533,10 +451,10 @@ def _zed_text(content: Any) -> Any:
 # --- ShareGPT with tools ---
 
 _SHARE_GPT: Final = {
-    **dict.fromkeys(("human", "user"), _USER),
-    **dict.fromkeys(("gpt", "assistant", "function_call", "tool_call"), _AGENT),
-    **dict.fromkeys(("observation", "tool", "function_response", "tool_response"), _TOOL),
-    "system": _SYSTEM,
+    **dict.fromkeys(("human", "user"), USER),
+    **dict.fromkeys(("gpt", "assistant", "function_call", "tool_call"), AGENT),
+    **dict.fromkeys(("observation", "tool", "function_response", "tool_response"), TOOL),
+    "system": SYSTEM,
 }
 _SHARE_GPT_CALL: Final = re.compile(r"<tool_call>([^<]*+(?:<(?!/?tool_call>)[^<]*+)*)</tool_call>")
 
@@ -545,7 +463,7 @@ def _share_gpt_entries(records: Records) -> Records:
     if not all(isinstance(one, dict) and objects(one.get("conversations")) for one in records):
         return ()
     senders = {text_at(each, "from") for one in records for each in one["conversations"]}
-    has_tools = any(_SHARE_GPT.get(sender) is _TOOL for sender in senders)
+    has_tools = any(_SHARE_GPT.get(sender) is TOOL for sender in senders)
     return records if has_tools and senders <= _SHARE_GPT.keys() else ()
 
 
@@ -553,19 +471,19 @@ def _share_gpt(entries: Records) -> Iterator[Message]:
     waiting: deque[str] = deque()
     for place, one in enumerate(objects(entries[0]["conversations"])):
         speaker, text = _SHARE_GPT[one["from"]], json_text(one.get("value"))
-        if speaker is _TOOL:
+        if speaker is TOOL:
             result = text.strip().removeprefix("<tool_response>").removesuffix("</tool_response>")
             yield answering(structured(result.strip()), waiting.popleft() if waiting else "")
             continue
         calls = text if one["from"] in {"function_call", "tool_call"} else _SHARE_GPT_CALL.findall(text)
         said = "" if isinstance(calls, str) else _SHARE_GPT_CALL.sub("", text).strip()
         yield from saying(speaker, said)
-        for number, call in enumerate(_share_gpt_calls(calls) if speaker is _AGENT else ()):
+        for number, call in enumerate(_share_gpt_calls(calls) if speaker is AGENT else ()):
             waiting.append(f"call {place} {number}")
             yield asking(call.get("name"), call.get("arguments"), waiting[-1])
 
 
-def _share_gpt_calls(calls: str | list[str]) -> list[_Object]:
+def _share_gpt_calls(calls: str | list[str]) -> list[Object]:
     given = structured(calls) if isinstance(calls, str) else [structured(call) for call in calls]
     return [given] if isinstance(given, dict) else objects(given)
 

@@ -114,6 +114,7 @@ def is_message(document: object) -> bool:
         and any(isinstance(document.get(key), str) for key in _SPEAKERS)
         and any(key in document for key in (*_CONTENTS, "tool_calls"))
         and not _is_logged(document)
+        and not is_of_room(document)
         and not is_conversation(document)
     )
 
@@ -125,12 +126,18 @@ def _is_logged(document: Mapping[str, Any]) -> bool:
     return speakers == ["name"] and not any(key in document for key in ("content", "tool_calls"))
 
 
+def is_of_room(document: object) -> bool:
+    """Tell whether a record is an event of a Matrix room, where people chat."""
+    return isinstance(document, dict) and {"origin_server_ts", "sender"} <= document.keys()
+
+
 def is_request(document: Mapping[str, Any]) -> bool:
     """Tell whether a record is of an HTTP server's log, which has the client's program as ``agent``."""
     agent = document.get("agent")
     return isinstance(agent, str) and bool(_BROWSER.match(agent))
 
 
+OF_A_ROOM: Final = "a chat of people in a Matrix room, not a run of agents"
 _BROWSER: Final = re.compile(r'"?[A-Za-z][\w.-]{0,40}/\d{1,4}\.\d')
 """The begin of a ``User-Agent``: ``Mozilla/5.0 (…)``, ``curl/8.5.0``."""
 
@@ -148,6 +155,8 @@ def read_conversation(document: object) -> Conversation:
         document = {_LISTS[0]: document}
     lists: Iterator[Any] = (document.get(key) for key in (*_LISTS, *_MORE_LISTS))
     given = next(found for found in lists if isinstance(found, list))
+    if any(map(is_of_room, given)):
+        raise UnreadableInput(OF_A_ROOM)
     entries = _plainly_named(given)
     instructions, calls = _instructions(document), _calls(entries)
     steps = tuple(_step(index, entry, instructions, calls) for index, entry in enumerate(entries))

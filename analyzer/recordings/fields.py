@@ -8,11 +8,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from analyzer.recordings.recording import Records
 from semconv.json_text import read_json
 from semconv.model import SpanId, TraceId
+
+Object: TypeAlias = Mapping[str, Any]
+"""A JSON object."""
 
 
 def dialogues_in(

@@ -57,7 +57,11 @@ def _zstd(most_bytes: int) -> Callable[[], _Unpacker]:
     return zstandard.ZstdDecompressor(max_window_size=max(most_bytes, _LEAST_WINDOW)).decompressobj
 
 
-_ARCHIVE: Final = b"PK\x03\x04"
+_ZIP: Final = b"PK\x03\x04"
+_TAR: Final = b"ustar"
+_TAR_PLACE: Final = 257
+"""Offset of a tar archive's mark, in bytes."""
+_UNPACK: Final = "unpack it and give the files in it (of a chat export: conversations.json)"
 _PACKINGS: Final = (
     _Packing(name="gzip", start=re.compile(rb"\x1f\x8b"), opened=_gzip),
     # pzstd begins with a frame to be skipped.
@@ -88,17 +92,17 @@ def unpack(data: bytes, most_bytes: int = MAX_BYTES) -> bytes:
     bytes around its lines. Protobuf is returned unchanged.
 
     Raises:
-        UnreadableInput: the file is corrupt, packed twice, or larger than the limit once unpacked; or NUL
-            bytes are all that it holds, or within a line of text.
+        UnreadableInput: it is corrupt, packed twice, an archive, or larger than the limit once unpacked; or
+            NUL bytes are all that it holds, or within a line of text.
     """
-    if data.startswith(_ARCHIVE):
-        raise UnreadableInput(
-            "a zip archive: unpack it and name the file in it, conversations.json of an export"
-        )
+    if data.startswith(_ZIP):
+        raise UnreadableInput(f"a zip archive: {_UNPACK}")
     packing = _packing(data)
     plain = data if packing is None else _unpacked(data, packing, most_bytes)
     if packing and (inner := _packing(plain)):
         raise UnreadableInput(f"packed twice: unpack it once; there is {inner.name} in the {packing.name}")
+    if plain.startswith(_TAR, _TAR_PLACE):
+        raise UnreadableInput(f"a tar archive: {_UNPACK}")
     return _without_padding(_in_utf8(plain, most_bytes))
 
 

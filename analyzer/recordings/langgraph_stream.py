@@ -3,7 +3,8 @@
 An update is an object with the changes of each node's state; with ``subgraphs=True`` the namespace stands
 before it, with several modes the mode. A node is an agent unless its name marks a part of one (``tools``). A
 message that a subgraph yielded before its parent counts once. In the mode ``messages`` each entry is a chunk
-with metadata that name the node. The stream does not hold the input, so the task is unknown.
+with metadata that name the node; where there are updates too, these are read, since they are whole. Only the
+mode ``values`` holds the input, and so the task; behind a namespace its states are read too.
 Source: langgraph 1.2, ``Pregel.stream``, and langgraph-supervisor 0.0.31 (2026).
 """
 
@@ -33,11 +34,19 @@ _MOST_AROUND: Final = 2
 
 def is_langgraph(records: Records) -> bool:
     """Tell whether records are updates or chunks of a stream, with messages among them."""
-    if _chunks(records) or _events(records):
-        return True
-    return all(map(_is_update, _payloads(records, "updates"))) and any(
-        _messages_in(change) for payload in _payloads(records, "updates") for change in payload.values()
-    )
+    return bool(_chunks(records) or _events(records) or _mode_of(records))
+
+
+def _mode_of(records: Records) -> str:
+    """Return the mode whose entries are read: all are updates or states, with messages among them."""
+    return next((mode for mode in ("updates", "values") if _is_whole(records, mode)), "")
+
+
+def _is_whole(records: Records, mode: str) -> bool:
+    found = [(record, _payload(record)) for record in _of_mode(records, mode)]
+    return all(
+        _is_update(payload) or (record is not payload and _is_state(payload)) for record, payload in found
+    ) and any(_messages_in(change) for _, payload in found for change in payload.values())
 
 
 def _chunks(records: Records) -> list[Any]:
@@ -114,22 +123,44 @@ def read_langgraph(records: Records) -> Spans:
     """Read one stream."""
     if events := _events(records):
         return dialogue_spans(_of_events(events), name="langgraph")
-    chunks = _chunks(records)
-    found = list(_of_chunks(chunks) if chunks else _of_updates(_of_mode(records, "updates")))
+    if mode := _mode_of(records):
+        found = list(_of_updates(_of_mode(records, mode), _input(records)))
+    else:
+        found = list(_of_chunks(_chunks(records)))
     answer = next((message.text for message, is_said in reversed(found) if is_said and message.text), "")
     return dialogue_spans([message for message, _ in found], name="langgraph", answer=answer)
 
 
-def _of_updates(records: Iterable[Any]) -> Iterator[tuple[Message, bool]]:
-    """Yield what each node wrote, and whether an agent said it: other changes of a state are no answer."""
-    seen: set[str] = set()
+def _input(records: Records) -> Sequence[Any]:
+    """Return the messages of the first state, where the mode ``values`` is one of several."""
+    states = (record for record in records if isinstance(record, list) and "values" in record[:-1])
+    first = _payload(next(states, None))
+    return _messages_in(first) if _is_state(first) else ()
+
+
+def _is_state(payload: Any) -> bool:
+    """Tell a whole state from an update, whose keys are nodes."""
+    listed = payload.get("messages") if isinstance(payload, dict) else None
+    return isinstance(listed, list) and are_messages(listed)
+
+
+def _of_updates(records: Iterable[Any], given: Sequence[Any]) -> Iterator[tuple[Message, bool]]:
+    """Yield what each node wrote, and whether an agent said it: other changes of a state are no answer.
+
+    Args:
+        records: updates, or states behind their namespaces.
+        given: messages of the graph's input.
+    """
+    seen = {_identity(one) or json_text(one) for one in given}
+    yield from ((message_of(one, ""), False) for one in given)
     for record in records:
-        around = _namespace(record)
-        for node, change in _payload(record).items():
-            agent = next((one for one in [node, *reversed(around)] if one not in PLUMBING_NODES), "")
+        around, payload = _namespace(record), _payload(record)
+        is_state = _is_state(payload)
+        for node, change in {"": payload}.items() if is_state else payload.items():
+            agent = next((one for one in [node, *reversed(around)] if one and one not in PLUMBING_NODES), "")
             found = _messages_in(change)
             for one in found:
-                key = _identity(one)
+                key = _identity(one) or (json_text(one) if is_state else "")
                 if not key or key not in seen:
                     message = message_of(one, agent)
                     yield message, message.speaker is Speaker.AGENT

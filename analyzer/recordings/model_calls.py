@@ -7,18 +7,16 @@ Source: LiteLLM's logging payload, OpenAI's batches, HAR 1.2, VCR's cassettes (2
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable
+from typing import Any, Final
 
 from analyzer.inquiry.errors import UnreadableInput
-from analyzer.recordings.fields import json_text, object_at, text_at
+from analyzer.recordings.fields import Object, json_text, object_at, text_at
 from analyzer.recordings.file_text import split_events, split_parts
 from analyzer.recordings.message_parts import error_text
 from analyzer.recordings.recording import DEFECTS, Records
 from analyzer.recordings.streamed_answers import answers_of, is_event
 from semconv.json_text import read_json
-
-_Object: TypeAlias = Mapping[str, Any]
 
 _REQUESTS: Final = ("request", "request_body", "requestBody", "body", "input")
 _RESPONSES: Final = ("response", "response_body", "responseBody", "body", "output", "result")
@@ -44,7 +42,7 @@ _LOGGED: Final = frozenset({"inputBodyJson", "outputBodyJson"})
 """Keys of a body in Bedrock's log of invocations."""
 _HTTP: Final = frozenset({"url", "uri", "method"})
 """Keys of a request as HAR and VCR keep it."""
-_NO_ITEMS: Final[_Object] = {"object": "response", "output": []}
+_NO_ITEMS: Final[Object] = {"object": "response", "output": []}
 """A call of the Responses API that answered nothing."""
 _DEEPEST: Final = 4
 
@@ -76,18 +74,18 @@ def _whole_calls(records: Records) -> Records:
     return [call or _unasked_failure(one) or one for call, one in pairs if not _is_other_request(one, call)]
 
 
-def _is_other_request(one: Any, call: _Object | None) -> bool:
+def _is_other_request(one: Any, call: Object | None) -> bool:
     """Tell whether an HTTP request asked no model: a browser's HAR has pages, lists of models, embeddings."""
     if _HTTP.isdisjoint(object_at(one, "request")):
         return False
     return call is None or _body(one.get("response"), _is_list) is not None
 
 
-def _is_list(body: _Object) -> bool:
+def _is_list(body: Object) -> bool:
     return body.get("object") == "list" and isinstance(body.get("data"), list)
 
 
-def _document(one: _Object) -> _Object | None:
+def _document(one: Object) -> Object | None:
     """Return a call as one document; ``None`` if the record is no call, or is one already."""
     if _is_answer(one):
         return None
@@ -105,26 +103,26 @@ def _document(one: _Object) -> _Object | None:
     return {**request, **(answer or {})}
 
 
-def _with_lists(one: _Object) -> _Object:
+def _with_lists(one: Object) -> Object:
     """Return a record with the messages that a table keeps as text."""
     texts = {key: one[key] for key in _ASKED if text_at(one, key).startswith("[{")}
     return {**one, **{key: _read(text) for key, text in texts.items()}} if texts else one
 
 
-def _unasked_failure(one: Any) -> _Object | None:
+def _unasked_failure(one: Any) -> Object | None:
     """Return a call that failed and whose request a batch does not repeat, beside others that succeeded."""
     is_call = isinstance(one, dict) and any(isinstance(one.get(key), dict) for key in _RESPONSES)
     error = _failure(one) if is_call else ""
     return {"messages": [], "error": error} if error else None
 
 
-def _is_request(body: _Object) -> bool:
+def _is_request(body: Object) -> bool:
     return any(isinstance(body.get(key), list) for key in _ASKED) or (
         isinstance(body.get("input"), str) and "model" in body
     )
 
 
-def _is_answer(body: _Object) -> bool:
+def _is_answer(body: Object) -> bool:
     return (
         any(isinstance(body.get(key), list) and body[key] for key in ("choices", "candidates"))
         or (isinstance(body.get("output"), list) and body.get("object") == "response")
@@ -133,7 +131,7 @@ def _is_answer(body: _Object) -> bool:
     )
 
 
-def _body(held: Any, is_body: Callable[[_Object], bool]) -> _Object | None:
+def _body(held: Any, is_body: Callable[[Object], bool]) -> Object | None:
     """Return the body of a request or response: itself, below another key, as text, or as a stream."""
     for _ in range(_DEEPEST):
         if isinstance(held, str):
@@ -171,9 +169,9 @@ def _lines(text: str) -> list[Any]:
         return []
 
 
-def _failure(one: _Object) -> str:
+def _failure(one: Object) -> str:
     """Return the error of a call that has no answer; empty if none is recorded."""
-    response: _Object = next((one[key] for key in _RESPONSES if isinstance(one.get(key), dict)), {})
+    response: Object = next((one[key] for key in _RESPONSES if isinstance(one.get(key), dict)), {})
     answers = (_body(one.get(key), _has_error) for key in _RESPONSES)
     holders = (one, object_at(one, "error_information"), *filter(None, answers))
     said = (error_text(holder[key]) for holder in holders for key in _ERRORS if key in holder)
@@ -185,7 +183,7 @@ def _failure(one: _Object) -> str:
     return "" if code is None else f"status {json_text(code)}"
 
 
-def _has_error(body: _Object) -> bool:
+def _has_error(body: Object) -> bool:
     return any(key in body for key in _ERRORS)
 
 

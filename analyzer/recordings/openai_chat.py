@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.conversation_log import is_labelled
-from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogue_spans, dialogues_spans
+from analyzer.recordings.dialogue import AGENT, SPEAKERS, Message, Speaker, dialogue_spans, dialogues_spans
 from analyzer.recordings.fields import in_order, json_text, objects, text_at
 from analyzer.recordings.message_parts import (
     dialogues_of,
@@ -39,7 +39,6 @@ _ROLES: Final[Mapping[str, Speaker]] = {
     for spelling in (role, role.capitalize(), role.upper())
 }
 """Speakers by the API's roles and by what other programs call them."""
-_AGENT: Final = Speaker.AGENT  # reading an enum's member takes longer than comparing it
 _OTHER_SPEAKERS: Final = frozenset({"agent", "agent_id", "agent_name", "author", "speaker", "source"})
 """Keys by which messages that only resemble the API's name who speaks."""
 _OF_INSPECT: Final = frozenset({"input", "generate", "operator"})
@@ -149,7 +148,7 @@ def _message(one: Mapping[str, Any]) -> Message:
     speaker = _ROLES[one["role"]]
     content = one.get("content")
     text = content if content.__class__ is str else text_of(content)
-    if speaker is _AGENT:
+    if speaker is AGENT:
         calls = tuple(_calls(one)) if "tool_calls" in one or "function_call" in one else ()
         message = _said(speaker, text or json_text(one.get("refusal")), _name(one), calls)
         return replace(message, finish=finish_of(one["finish_reason"])) if "finish_reason" in one else message

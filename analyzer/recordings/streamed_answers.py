@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from analyzer.recordings.fields import json_text, object_at, objects, sessions_of, text_at
+from analyzer.recordings.fields import Object, json_text, object_at, objects, sessions_of, text_at
 from analyzer.recordings.message_parts import error_text
 from analyzer.recordings.recording import Records
 from semconv.json_text import read_json
-
-_Object: TypeAlias = Mapping[str, Any]
 
 
 def is_event(one: Any) -> bool:
@@ -55,19 +53,19 @@ def _join_of(records: Records) -> Callable[[Records], list[Any]] | None:
     if kind in _OF_PAGES:
         return None if _SAID_ON_PAGES.isdisjoint(text_at(record, "type") for record in records) else _of_pages
     if first.get("object") == "chat.completion.chunk":
-        return _of_chunks
+        return join_chunks
     if "done" in first:
         return _of_ollama
     if kind.startswith("response."):
-        return _of_responses
+        return join_responses
     if _is_of_converse(first):
         return None if all("metadata" in record for record in records) else _of_converse
-    return _of_blocks
+    return join_blocks
 
 
-def _of_chunks(chunks: Iterable[_Object]) -> list[Any]:
+def join_chunks(chunks: Iterable[Object]) -> list[Any]:
     """Join the chunks of chat completions, which may be mixed with those of others."""
-    by_id: dict[str, list[_Object]] = {}
+    by_id: dict[str, list[Object]] = {}
     key = ""
     for chunk in chunks:
         key = text_at(chunk, "id") or key
@@ -75,18 +73,19 @@ def _of_chunks(chunks: Iterable[_Object]) -> list[Any]:
     return [_completion(parts) for parts in by_id.values() if any(map(_says, parts))]
 
 
-def _says(chunk: _Object) -> bool:
+def _says(chunk: Object) -> bool:
     """Tell whether it is a part of an answer; Azure begins with what its filters found in the prompt."""
     return bool(chunk.get("choices")) or "error" in chunk
 
 
-def _completion(chunks: Sequence[_Object]) -> _Object:
+def _completion(chunks: Sequence[Object]) -> Object:
     choices = [each for chunk in chunks for each in objects(chunk.get("choices"))]
     deltas = [object_at(one, "delta") for one in choices if not one.get("index")]
     calls: dict[Any, dict[str, Any]] = {}
-    for asked in (each for delta in deltas for each in objects(delta.get("tool_calls"))):
+    for asked in (each for delta in deltas for each in _asked(delta)):
         call = calls.setdefault(asked.get("index", len(calls)), {"id": "", "name": [], "arguments": []})
-        function = object_at(asked, "function")
+        custom = object_at(asked, "custom")
+        function = {**custom, "arguments": custom.get("input")} if custom else object_at(asked, "function")
         call["id"] = call["id"] or json_text(asked.get("id"))
         call["name"].append(json_text(function.get("name")))
         call["arguments"].append(json_text(function.get("arguments")))
@@ -100,12 +99,19 @@ def _completion(chunks: Sequence[_Object]) -> _Object:
     finish = next((one["finish_reason"] for one in reversed(choices) if one.get("finish_reason")), None)
     choice = {"index": 0, "message": message, "finish_reason": finish}
     answer = {"object": "chat.completion", "choices": [choice]}
-    return {**answer, **{key: chunk[key] for chunk in chunks for key in ("model", "error") if chunk.get(key)}}
+    kept = ("id", "model", "error", "usage")
+    return {**answer, **{key: chunk[key] for chunk in chunks for key in kept if chunk.get(key)}}
 
 
-def _of_ollama(lines: Iterable[_Object]) -> list[Any]:
+def _asked(delta: Object) -> Iterable[Object]:
+    """Return the parts of calls in a delta; of an API before tools, its only call."""
+    legacy = object_at(delta, "function_call")
+    return [{"index": 0, "function": legacy}] if legacy else objects(delta.get("tool_calls"))
+
+
+def _of_ollama(lines: Iterable[Object]) -> list[Any]:
     found: list[Any] = []
-    said: list[_Object] = []
+    said: list[Object] = []
     for one in (*lines, {}):
         said += [object_at(one, "message")] if one else []
         if said and (not one or one.get("done")):
@@ -124,7 +130,7 @@ _OF_ANTHROPIC: Final = frozenset(
 _DELTAS: Final[Mapping[str, str]] = {"text_delta": "text", "thinking_delta": "thinking"}
 
 
-def _of_blocks(events: Iterable[_Object]) -> list[Any]:
+def join_blocks(events: Iterable[Object]) -> list[Any]:
     """Join Anthropic's events: a message begins, then its blocks grow by their index."""
     found: list[dict[str, Any]] = []
     blocks: dict[Any, dict[str, Any]] = {}
@@ -146,12 +152,13 @@ def _of_blocks(events: Iterable[_Object]) -> list[Any]:
             found[-1]["stop_reason"] = (
                 object_at(event, "delta").get("stop_reason") or found[-1]["stop_reason"]
             )
+            found[-1]["usage"] = {**object_at(found[-1], "usage"), **object_at(event, "usage")}
         elif kind == "error" and found:
             found[-1]["error"] = error_text(event)
     return found[:-1]
 
 
-def _block(block: Mapping[str, Any], pieces: Sequence[str]) -> _Object:
+def _block(block: Mapping[str, Any], pieces: Sequence[str]) -> Object:
     key = "input" if "input" in block else "thinking" if "thinking" in block else "text"
     joined = "".join(pieces)
     if key == "input":
@@ -159,7 +166,7 @@ def _block(block: Mapping[str, Any], pieces: Sequence[str]) -> _Object:
     return {**block, key: text_at(block, key) + joined} if joined else block
 
 
-def _of_responses(events: Iterable[_Object]) -> list[Any]:
+def join_responses(events: Iterable[Object]) -> list[Any]:
     """Return the responses that events end with; of one that was cut off, the items that were done."""
     found: dict[str, dict[str, Any]] = {}
     items: list[Any] = []
@@ -198,7 +205,7 @@ _SENT_AS: Final = {
 """Events of ConverseStream by a key of what Bedrock sends over HTTP, the most telling first."""
 
 
-def _as_sent(one: _Object) -> _Object:
+def _as_sent(one: Object) -> Object:
     """Return an event as Bedrock's SDKs give it, if it is the payload that Bedrock sends over HTTP.
 
     There the event's name is in a header, and ``p`` is padding. ``InvokeModelWithResponseStream`` sends the
@@ -216,7 +223,7 @@ def _as_sent(one: _Object) -> _Object:
 _CHUNK: Final = frozenset({"bytes", "p"})
 
 
-def _decoded(encoded: str) -> _Object | None:
+def _decoded(encoded: str) -> Object | None:
     try:
         found = read_json(b64decode(encoded, validate=True).decode())
     except ValueError:
@@ -237,13 +244,13 @@ def _is_object(value: Any) -> bool:
     return isinstance(value, dict)
 
 
-def _of_converse(events: Sequence[_Object]) -> list[Any]:
+def _of_converse(events: Sequence[Object]) -> list[Any]:
     return [_converse_answer(part) for part in sessions_of(events, lambda one: "messageStart" in one)]
 
 
-def _converse_answer(events: Iterable[_Object]) -> _Object:
+def _converse_answer(events: Iterable[Object]) -> Object:
     """Join Bedrock's events, each an object with one key; those of a text have none that begins it."""
-    blocks: dict[Any, list[_Object]] = {}
+    blocks: dict[Any, list[Object]] = {}
     last: dict[str, Any] = {}
     for event in events:
         last |= event
@@ -258,7 +265,7 @@ def _converse_answer(events: Iterable[_Object]) -> _Object:
     return {**said, **ended, **({"error": error} if error else {})}
 
 
-def _converse_block(pieces: Sequence[_Object]) -> _Object:
+def _converse_block(pieces: Sequence[Object]) -> Object:
     calls = [piece["toolUse"] for piece in pieces if _is_object(piece.get("toolUse"))]
     if calls:
         return {"toolUse": {**calls[0], "input": "".join(text_at(call, "input") for call in calls)}}
@@ -282,13 +289,13 @@ _OF_PAGES: Final = _SAID_ON_PAGES | {
 _OF_TOOLS: Final = ("toolCallId", "toolName", "input", "output", "errorText")
 
 
-def _of_pages(events: Sequence[_Object]) -> list[Any]:
+def _of_pages(events: Sequence[Object]) -> list[Any]:
     return [_page_answer(part) for part in sessions_of(events, lambda one: one.get("type") == "start")]
 
 
-def _page_answer(events: Iterable[_Object]) -> _Object:
+def _page_answer(events: Iterable[Object]) -> Object:
     """Join the events that a page gets to a UI message, whose parts of tools hold call and result."""
-    parts: dict[tuple[str, Any], list[_Object]] = {}
+    parts: dict[tuple[str, Any], list[Object]] = {}
     finish, error, steps = None, "", 0
     for event in events:
         kind = text_at(event, "type")
@@ -307,7 +314,7 @@ def _page_answer(events: Iterable[_Object]) -> _Object:
     return {**answer, **({"error": error} if error else {})}
 
 
-def _page_part(events: Sequence[_Object]) -> _Object:
+def _page_part(events: Sequence[Object]) -> Object:
     if events[0].get("type") == "text-delta":
         return {"type": "text", "text": "".join(text_at(event, "delta") for event in events)}
     told = {key: event[key] for event in events for key in _OF_TOOLS if key in event}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Final, TypeAlias
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.file_bytes import unpack
@@ -17,8 +18,13 @@ from semconv.dialects import USUAL, Reader
 from semconv.model import Heard, Trajectory
 from semconv.record import replace
 
+if TYPE_CHECKING:
+    from analyzer.recordings.recording import Recording
+
 MOST_RUNS: Final = 10
 """Runs analysed per upload; the page says if there are more."""
+LEFT_OUT: Final = "left out "
+"""Begins the warning about a file that could not be read."""
 MAX_UNPACKED: Final = 48 << 20
 """Bytes of an upload's files together, unpacked."""
 MOST_HELD: Final = 64 << 20
@@ -33,6 +39,12 @@ MOST_VALUES: Final = 5_000_000
 ReadUpload: TypeAlias = Callable[[Sequence[bytes], str], Sequence[Trajectory]]
 """Reads files, given the expected answer of their runs if there is one; it takes long, so it is called in a
 thread. Raises ``AnalyzerError`` or ``CollectorError`` for invalid input."""
+
+
+def load_readers() -> None:
+    """Import the readers of all formats, which the first file would wait for."""
+    for name in ("read_files", "formats"):
+        import_module(f"analyzer.recordings.{name}")
 
 
 def unpacked(files: Sequence[bytes]) -> list[bytes]:
@@ -68,14 +80,13 @@ def read_runs(
 ) -> list[Trajectory]:
     """Read the runs of unpacked files, one more than ``MOST_RUNS`` at most, and remove their secrets.
 
-    All files at once, because one file's logs may complete another's spans.
+    All files at once, because one file's logs may complete another's spans. Files that cannot be read are
+    left out, as warnings of the runs say.
 
     Raises:
-        UnreadableInput: there is no run in them.
+        UnreadableInput: there is no run in them, or none of them can be read.
     """
-    from analyzer.recordings.read_files import read_recording  # noqa: PLC0415 - fifty formats; in a thread
-
-    recordings = [read_recording(one) for one in plain]
+    recordings, left_out = _recordings(plain)
     traces = [request for recording in recordings for request in recording.traces]
     logs = [body for recording in recordings for body in recording.bodies(Signal.LOGS)]
     runs = rebuild(traces, logs, reader=reader)
@@ -88,8 +99,26 @@ def read_runs(
     del found[MOST_RUNS + 1 :]
     if json_bytes(found) > MOST_HELD:
         raise UnreadableInput(f"its runs take more than {MOST_HELD >> 20} MiB: too many steps, or too long")
-    warned = [warning for recording in recordings for warning in recording.warnings]
+    warned = left_out + [warning for recording in recordings for warning in recording.warnings]
     return [clean(expecting(_warned(trajectory, warned), reference)) for trajectory in found]
+
+
+def _recordings(plain: Sequence[bytes]) -> tuple[list[Recording], list[str]]:
+    """Return what the files hold, and why some were left out."""
+    from analyzer.recordings.read_files import read_recording  # noqa: PLC0415 - fifty formats; in a thread
+
+    recordings: list[Recording] = []
+    left_out: list[str] = []
+    for number, one in enumerate(plain, 1):
+        try:
+            recordings.append(read_recording(one))
+        except UnreadableInput as error:
+            if len(plain) == 1:
+                raise
+            left_out.append(f"{LEFT_OUT}file {number} of {len(plain)}: {error}")
+    if not recordings:
+        raise UnreadableInput("; ".join(left_out))
+    return recordings, left_out
 
 
 def _warned(run: Trajectory, warnings: Sequence[str]) -> Trajectory:

@@ -80,7 +80,7 @@ from collector_processor.receivers.http_receiver import Beside
 from collector_processor.receivers.intake import Intake, IntakeRules, holds_nothing
 from collector_processor.receivers.overload import glibc
 from collector_processor.settings import Settings, SettingsError, WriteBack
-from collector_processor.store.spilled_parts import SpilledPartRows
+from collector_processor.store.small_tables import SpilledPartRows
 from collector_processor.wire.agent_markers import hints_of
 
 logger = logging.getLogger(__name__)

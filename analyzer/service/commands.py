@@ -18,8 +18,8 @@ from typing import Final
 
 from analyzer.analyses.codec import read_answer, read_run, write_answer, write_run
 from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
+from analyzer.issues.correcting import Outcome, SecondOpinions, Wanted
 from analyzer.issues.labels.commands import Command, CommandKind, Commands
-from analyzer.issues.labels.correcting import Outcome, SecondOpinions, Wanted
 from analyzer.issues.labels.kept_trace import kept_trace
 from analyzer.issues.labels.label_store import LabelStore, Opinion, OpinionStore, of_request
 from collector_processor.core.disk import StoreError
@@ -27,7 +27,8 @@ from collector_processor.core.records import EXPERIMENT
 from collector_processor.core.scores import Lane
 from collector_processor.otlp import Tenant
 from collector_processor.sinks.deleting import delete_run_and_scores, delete_tenant_and_scores
-from collector_processor.store.database.connection import Flush, StoreConnection, StoreThread
+from collector_processor.store.database.connection import StoreConnection, StoreThread
+from collector_processor.store.database.driver import Flush
 from semconv.dialects import USUAL, Reader
 from semconv.model import Attribution, Trajectory
 

@@ -30,8 +30,8 @@ from analyzer.service.upload_process import UploadReader
 from analyzer.telemetry import metric_table as table
 from analyzer.telemetry.process_stats import ProcessStats
 from analyzer.web.app import AnalyzerPages, analyzer_routes, common_routes
+from analyzer.web.front import shown_settings
 from analyzer.web.guard import GuardRules, Sessions, guarding
-from analyzer.web.pages.front import shown_settings
 from analyzer.web.requested_analyses import JobLimits, Jobs
 from collector_processor.core.analysis import Analyst, Earned
 from collector_processor.core.http_server import HttpServer

@@ -18,7 +18,7 @@ from collector_processor.otlp import CollectorError, TraceKey
 from collector_processor.receivers.intake import Intake, IntakeRules, holds_nothing
 from collector_processor.settings import Settings
 from collector_processor.settings.kafka import KafkaAccess
-from collector_processor.store.spilled_parts import SpilledPartRows
+from collector_processor.store.small_tables import SpilledPartRows
 
 if TYPE_CHECKING:
     from collector_processor.kafka.custody import Custody

@@ -26,6 +26,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from analyzer.analyses.composition import budget_of, open_cleaner, open_late_analyst, prepare_model, tls_files
 from analyzer.analyses.executor import open_pool, stepping_in
 from analyzer.analyses.local_analyst import LocalAnalyst
+from analyzer.analyses.pool import Pool
 from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.label_store import LabelStore
@@ -34,6 +35,7 @@ from analyzer.issues.labels.run_label import Label, Statement
 from analyzer.issues.labels.track_records import open_track_records
 from analyzer.issues.receivers import counting_rules
 from analyzer.methods.choice import Called, Choice, Offer, Opinions
+from analyzer.recordings.uploads import load_readers
 from analyzer.service.commands import CommandGiver, nothing
 from analyzer.service.halves import asking, opinions_of, share_spending
 from analyzer.service.lifetime import Lifetime, collecting_rarely
@@ -44,7 +46,7 @@ from analyzer.telemetry.json_lines import configure_logging
 from analyzer.telemetry.process_stats import ProcessStats
 from analyzer.web.api import Deleting
 from analyzer.web.app import WebParts, web_server
-from analyzer.web.pages.front import Labels, Pages, TraceLink, shown_settings
+from analyzer.web.front import Labels, Pages, TraceLink, shown_settings
 from analyzer.web.probes import Probe, Probes
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.issue_reads import IssueReader, WorkflowReader
@@ -109,11 +111,11 @@ async def _open_pages_of(
         signs_out_durably=True,
     )
     if is_analysing:
-        analyst = await _open_analyst(settings, stack)
+        analyst, pool = await _open_analyst(settings, stack)
         budget = budget_of(analyst)
         if budget is not None:
             await share_spending(store, budget)
-        parts.requested = _requested(parts, analyst)
+        parts.requested = _requested(parts, analyst, pool)
     return web_server(parts.web(), settings.listeners[2])
 
 
@@ -125,26 +127,32 @@ class _Requested:
     card: Mapping[str, Any] = field(default_factory=dict)
 
 
-async def _open_analyst(settings: Settings, stack: AsyncExitStack) -> Analyst:
+async def _open_analyst(settings: Settings, stack: AsyncExitStack) -> tuple[Analyst, Pool]:
+    """Return the analyst, and the pool of processes that run its steps: none where analyzers do."""
     if settings.asks_analyzers:
-        return await stack.enter_async_context(asking(settings))
+        return await stack.enter_async_context(asking(settings)), Pool()
     analyst = open_late_analyst(settings)
     pool = open_pool(settings, analyst)
     stack.push_async_callback(pool.close)
-    return stepping_in(pool, analyst)
+    return stepping_in(pool, analyst), pool
 
 
-def _requested(parts: _Parts, analyst: Analyst) -> _Requested:
+def _requested(parts: _Parts, analyst: Analyst, pool: Pool) -> _Requested:
     settings = parts.settings
     opinions = opinions_of(settings, analyst)
     ranker = analyst.ranker if isinstance(analyst, LocalAnalyst) else None
     if opinions is None:
         return _Requested()
+
+    async def prepare() -> None:
+        await asyncio.gather(asyncio.to_thread(load_readers), pool.start_ahead())
+
     jobs = Jobs(
         _PreparedOpinions(opinions=opinions, prepare=lambda: prepare_model(settings)),
         UploadReader(settings, parts.clean),
         JobLimits(at_once=settings.concurrency),
         earned=open_track_records(parts.stack, parts.store.database)[0],
+        prepare=prepare,
     )
     parts.stack.push_async_callback(jobs.close)
     return _Requested(jobs=jobs, card={} if ranker is None else ranker.card)

@@ -15,6 +15,7 @@ import asyncio
 import json
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -169,7 +170,7 @@ class PagesProcess:
     def _started(self, theirs: socket.socket, bound: socket.socket) -> subprocess.Popen[bytes]:
         files = (theirs.fileno(), *(one.fileno() for one in self.sockets))
         return subprocess.Popen(  # noqa: S603 - our own program
-            [*command_of(_BINDING), str(bound.fileno()), MODULE, *map(str, files)],
+            [*command_of(_BINDING), str(int(signal.SIGKILL)), str(bound.fileno()), MODULE, *map(str, files)],
             stdin=subprocess.DEVNULL,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
             pass_fds=(bound.fileno(), *files),

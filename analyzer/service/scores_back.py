@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from analyzer.issues.labels.correcting import Corrections
+from analyzer.issues.correcting import Corrections
 from analyzer.issues.labels.run_label import LabelKind, LabelRefused, Statement
 from collector_processor.core.records import StoredVerdict
 from collector_processor.core.scores import Lane

@@ -20,13 +20,13 @@ from analyzer.analyses.prepared import keeping
 from analyzer.analyses.run_comparison import ReadWorths, RunComparison
 from analyzer.analyses.scheduler import Pipeline, PipelineLimits
 from analyzer.issues.beside_verdicts import BesideVerdicts, TextsBehind, keeper
+from analyzer.issues.correcting import Corrections, SecondOpinions
 from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_service import IssueCounts, IssueCountsReader, IssueService
 from analyzer.issues.issue_store import IssueStore
-from analyzer.issues.labels.correcting import Corrections, SecondOpinions
 from analyzer.issues.labels.label_store import OpinionStore
 from analyzer.issues.receivers import counting_rules, receivers_of
-from analyzer.methods.choice import AUTO
+from analyzer.methods.registry import AUTO
 from analyzer.service.commands import CommandTask
 from analyzer.service.durable import Files
 from analyzer.service.lifetime import Lifetime

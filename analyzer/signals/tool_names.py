@@ -27,7 +27,7 @@ _CHANGES: Final = frozenset(
     exchange replace renew extend start stop pause resume lock unlock block confirm modify change
     push install uninstall scale rollback migrate destroy upgrade drain cordon evict revert tag isolate
     quarantine terminate kill purge flush truncate drop patch rotate cherry release
-    archive transcode print sign import sync restore copy pin unpin mute ban rebuild
+    archive transcode print sign import sync restore copy pin unpin mute ban rebuild put
     """.split()  # noqa: SIM905 - readable in this form
 )
 

@@ -8,7 +8,7 @@ if the tool changes something; what a tool looks up may have any status (a payme
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -62,7 +62,7 @@ _REPORT: Final = re.compile(
     r"|an error occurred|(?:tool|http) error\b|tool_use_error|econnrefused|access denied|forbidden"
     r"|unauthori[sz]ed|service unavailable|internal server error|too many requests"
     r"|[45]\d\d (?:bad|client|conflict|forbidden|gateway|internal|not found|server|service|too many|unauth)"
-    r"|tool (?:call |execution )?failed)",
+    r"|tool (?:call |execution )?failed|rpc error: code = (?!OK\b))",
     re.IGNORECASE,
 )
 """The beginning of a short result that is the report of a failure."""
@@ -81,6 +81,14 @@ _SAID: Final = re.compile(
     re.IGNORECASE,
 )
 """Words of a report of one line; in a longer text they may be its subject."""
+_ERROR_PAGE: Final = re.compile(
+    r"\s*<[\s\S]{0,400}?<title>\s*(?:error )?[45]\d\d (?:bad|forbidden|gateway|internal|not found|service"
+    r"|too many|unauth)[^<]{0,30}</title>"
+    r"|\s*(?:<\?xml[^>]{0,99}>\s*)?(?:<Error>|<(?:\w{1,20}:)?(?:Envelope|methodResponse)\b"
+    r"(?=[\s\S]{0,999}<(?:\w{1,20}:)?fault>))",
+    re.IGNORECASE,
+)
+"""The beginning of a page or of XML that stands for an error: ``502 Bad Gateway``, ``<soap:Fault>``."""
 _OUTPUT_LABEL: Final = re.compile(r"^(?:code )?(?:output|results?)\s*:\s*", re.IGNORECASE)
 _NOTHING: Final = re.compile(
     r"(?:none|null|nan|\[\]|\{\}|\"\"|''|\(\)"
@@ -119,6 +127,10 @@ _BROKEN: Final = re.compile(
 _ERROR_REPR: Final = re.compile(r"\bis_?error['\"]?\s*[=:]\s*true$", re.IGNORECASE)
 _OBJECT: Final = re.compile(r"\s*(?:[\[{]|\w+[(=])")
 _ERROR_MARKS: Final = ("iserror", "is_error")
+_NO_ERROR: Final = frozenset({"", "0", "ok", "none", "null", "false", "success", "no_error"})
+"""Values by which a code of errors says that there was none."""
+_WRAPPERS: Final = frozenset({"result", "data", "response", "output", "payload", "return"})
+_ENDS_OF_REPORT: Final = ("id", "reason", "message", "messages", "_msg", "errorcode")
 _VERB: Final = 4
 """Letters from which a verb is told from other words by its beginning."""
 _HTTP_ERRORS: Final = range(400, 600)
@@ -194,8 +206,9 @@ def _gives_up(text: str) -> bool:
 
 
 def _is_labelled(text: str) -> bool:
-    """Tell whether a result begins as the text of an exception does, in any language."""
-    return _RAISED.match(text) is not None or worded(_LABEL).match(text) is not None
+    """Tell whether a result begins as the text of an exception does, in any language, or as an error page."""
+    is_page = text[:1] == "<" and _ERROR_PAGE.match(text[:_HEAD]) is not None
+    return is_page or _RAISED.match(text) is not None or worded(_LABEL).match(text) is not None
 
 
 def _ends_in_traceback(text: str) -> bool:
@@ -262,10 +275,40 @@ def _is_failed_object(result: str, tool: str) -> bool:
     if _ERROR_REPR.search(result.rstrip(" )}\n")):
         return True
     value = _parsed(result)
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], Mapping):
-        block = value[0].get("text")  # a list of content blocks
-        return isinstance(block, str) and bool(_is_labelled(block) or _REPORT.match(block[:_SHORT]))
-    return isinstance(value, Mapping) and _says_failed(value, tool)
+    if isinstance(value, list):
+        return _is_failed_block(value) or _are_errors(value, tool)
+    return isinstance(value, Mapping) and _says_failed(_unwrapped(value), tool)
+
+
+def _is_failed_block(value: Sequence[Any]) -> bool:
+    """Tell whether a list is one content block with the report of a failure."""
+    block = value[0].get("text") if len(value) == 1 and isinstance(value[0], Mapping) else None
+    return isinstance(block, str) and bool(_is_labelled(block) or _REPORT.match(block[:_SHORT]))
+
+
+def _unwrapped(value: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """Return the object inside ``{"result": {…}}``, else ``value``."""
+    key, inner = next(iter(value.items()), ("", None))
+    is_wrapper = len(value) == 1 and str(key).casefold() in _WRAPPERS
+    return inner if is_wrapper and isinstance(inner, Mapping) else value
+
+
+def _folded(value: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(key).casefold(): each for key, each in value.items()}
+
+
+def _are_errors(entries: Sequence[Any], tool: str) -> bool:
+    """Tell whether each entry of a list does nothing but report an error."""
+    return bool(entries) and all(
+        isinstance(one, Mapping) and _is_error(_folded(one), tool) for one in entries
+    )
+
+
+def _is_error(fields: Mapping[str, Any], tool: str) -> bool:
+    """Tell whether an object does nothing but report an error."""
+    if not all(_is_of_report(key, each) for key, each in fields.items()):
+        return False
+    return any(_of_kind("error_key", fields)) or _has_error_code(fields, tool)
 
 
 def _parsed(result: str) -> Any:
@@ -274,12 +317,12 @@ def _parsed(result: str) -> Any:
 
 
 def _says_failed(value: Mapping[Any, Any], tool: str) -> bool:
-    fields = {str(key).casefold(): each for key, each in value.items()}
-    if any(_is(fields.get(key), True) for key in _ERROR_MARKS):
+    fields = _folded(value)
+    if any(_is(fields.get(key), True) for key in _ERROR_MARKS) or _is_error(fields, tool):
+        return True
+    if deed_of(tool) and any(isinstance(each, list) and _are_errors(each, tool) for each in fields.values()):
         return True
     only_reports = all(_is_of_report(key, each) for key, each in fields.items())
-    if only_reports and (any(_of_kind("error_key", fields)) or _has_error_code(fields)):
-        return True
     if _denies_success(fields) and (only_reports or not looks_up(tool)):
         return True
     if _state(fields.get("status")) == "error" or _is_denied(fields, deed_of(tool)):
@@ -299,8 +342,11 @@ def _is_denied(fields: Mapping[str, Any], verb: str) -> bool:
 def _is_of_report(key: str, value: Any) -> bool:
     """Tell whether a field belongs to the report of an error, by its name or as the code of HTTP."""
     is_code = type(value) is int and value in _HTTP_ERRORS
-    kinds = ("beside_error_key", "success_key", "error_key")
-    return is_code or key.endswith("id") or any(key in words_for(kind) for kind in kinds)
+    kinds = ("beside_error_key", "success_key", "error_key", "error_code_key")
+    if is_code or key.endswith(_ENDS_OF_REPORT) or any(key in words_for(kind) for kind in kinds):
+        return True
+    state = _state(value) if key in words_for("status_key") | words_for("result_key") else ""
+    return state in words_for("failed_state") and state not in words_for("decided_state")
 
 
 def refused_entries(result: str) -> tuple[Mapping[Any, Any], ...]:
@@ -318,7 +364,7 @@ def refused_entries(result: str) -> tuple[Mapping[Any, Any], ...]:
 
 def _is_refused(entry: Mapping[Any, Any]) -> bool:
     """Tell whether an entry of a list says that it failed: by its state, its flag or its error."""
-    fields = {str(key).casefold(): each for key, each in entry.items()}
+    fields = _folded(entry)
     return _denies_success(fields) or any(_of_kind("error_key", fields)) or _is_in_failed_state(fields)
 
 
@@ -346,7 +392,10 @@ def _is(value: Any, wanted: bool) -> bool:  # noqa: FBT001 - a value, not a mode
     return value is wanted or (isinstance(value, str) and value.strip().casefold() == str(wanted).casefold())
 
 
-def _has_error_code(fields: Mapping[str, Any]) -> bool:
+def _has_error_code(fields: Mapping[str, Any], tool: str) -> bool:
+    own = _of_kind("error_code_key", fields) if deed_of(tool) else []
+    if any(str(code).casefold() not in _NO_ERROR for code in own):
+        return True
     codes = _of_kind("code_key", fields)
     return any(isinstance(code, int) and code in _HTTP_ERRORS for code in codes) or any(
         isinstance(code, str) and _CODE_WORDS.fullmatch(code) for code in codes
@@ -354,6 +403,7 @@ def _has_error_code(fields: Mapping[str, Any]) -> bool:
 
 
 def _state(value: Any) -> str:
+    value = value.get("state") if isinstance(value, Mapping) else value
     return value.strip().casefold().replace(" ", "_").replace("-", "_") if isinstance(value, str) else ""
 
 

@@ -23,7 +23,7 @@ from analyzer.issues.labels.label_store import Opinion
 from analyzer.issues.labels.run_label import Label, LabelKind, LabelRefused, Statement, to_json
 from analyzer.issues.recurrence import IssueState
 from analyzer.issues.report import Wanted
-from analyzer.web.pages.front import FindOne, Labels, PageContext, TenantOf, routed
+from analyzer.web.front import FindOne, Labels, PageContext, TenantOf, routed
 from analyzer.web.reads.documents import RunPage, read_document
 from analyzer.web.reads.issue_reads import IssueReader
 from analyzer.web.reads.run_query import Sort, read_filters, read_limit, write_key

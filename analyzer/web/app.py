@@ -46,9 +46,7 @@ from analyzer.records.json_records import (
     RunVerdict,
 )
 from analyzer.web.api import Deleting, delete_routes, issue_routes, label_routes, run_api_routes
-from analyzer.web.guard import GuardRules, Handler, Sessions, SignedOut, guarding, session_key
-from analyzer.web.pages.compare_page import compare_routes
-from analyzer.web.pages.front import (
+from analyzer.web.front import (
     Front,
     Labels,
     PageContext,
@@ -58,6 +56,8 @@ from analyzer.web.pages.front import (
     sign_in_routes,
     styling,
 )
+from analyzer.web.guard import GuardRules, Handler, Sessions, SignedOut, guarding, session_key
+from analyzer.web.pages.compare_page import compare_routes
 from analyzer.web.pages.health_page import RecentWork, counts_of, health_routes
 from analyzer.web.pages.issue_page import issue_pages
 from analyzer.web.pages.list_page import EVENTS, Changes, list_routes
@@ -316,7 +316,6 @@ async def _forget(context: PageContext, tenant: Tenant, run_id: str | None) -> N
     """
     if context.pages.jobs is not None:
         context.pages.jobs.forget(tenant, run_id)
-    await context.pages.runs.clear()
 
     def clear() -> None:
         context.whole.clear()

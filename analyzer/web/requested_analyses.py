@@ -19,9 +19,9 @@ from typing import Any, Final
 
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.verdict import to_json
-from analyzer.issues.labels.correcting import Outcome
+from analyzer.issues.correcting import Outcome
 from analyzer.methods.choice import Choice, Opinions
-from analyzer.recordings.uploads import MOST_RUNS, ReadUpload, held_bytes
+from analyzer.recordings.uploads import LEFT_OUT, MOST_RUNS, ReadUpload, held_bytes
 from collector_processor.core.analysis import ReadEarned, nothing_earned
 from collector_processor.otlp import NO_TENANT, CollectorError, Tenant
 from semconv.model import Attribution, Trajectory
@@ -32,6 +32,9 @@ Take = Callable[[Trajectory, Attribution], Awaitable[Outcome]]
 """Keeps a result; returns the effect on the verdict. Raises ``CollectorError`` if the store refuses."""
 Load = Callable[[], Sequence[Trajectory]]
 """Reads the runs; called in a thread. Raises ``AnalyzerError`` or ``CollectorError`` for invalid input."""
+
+
+Prepare = Callable[[], Awaitable[None]]
 
 
 class JobState(StrEnum):
@@ -135,6 +138,8 @@ class Jobs:
         limits: JobLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
         earned: ReadEarned = nothing_earned,
+        *,
+        prepare: Prepare | None = None,
     ) -> None:
         """Start without jobs.
 
@@ -144,13 +149,17 @@ class Jobs:
             limits: of concurrent and remembered jobs.
             clock: returns seconds.
             earned: returns what models have earned with a tenant.
+            prepare: loads what an analysis needs, if it is not loaded; never raises.
         """
+        self._prepare: Final = prepare
+        self._preparing: asyncio.Task[None] | None = None
         self._earned: Final = earned
         self.read: Final = read
         self._clock: Final = clock
         self.opinions: Final = opinions
         self._limits: Final = limits or JobLimits()
-        self._jobs: Final = _Remembered()
+        self._all: Final[dict[str, Job]] = {}
+        """Jobs in progress and remembered ones, in the order of their start."""
         self._slots: Final = asyncio.Semaphore(self._limits.at_once)
         # One file at a time: parsing holds the interpreter lock and goes on after its job has timed out. Not
         # in the threads that receive spans and commit verdicts.
@@ -162,6 +171,11 @@ class Jobs:
         """Most seconds that one analysis may take."""
         return self._limits.timeout_s
 
+    def look_ahead(self) -> None:
+        """Load in the background what an analysis needs: somebody is about to request one."""
+        if self._prepare is not None and (self._preparing is None or self._preparing.done()):
+            self._preparing = asyncio.ensure_future(self._prepare())
+
     def start(self, owner: str, asked: Asked) -> Job:
         """Start an analysis visible only to the session ``owner``.
 
@@ -169,13 +183,13 @@ class Jobs:
             TooBusy: a limit is reached.
         """
         limits = self._limits
-        if self._jobs.in_progress >= limits.at_once + limits.waiting:
+        if sum(not job.is_over for job in self._all.values()) >= limits.at_once + limits.waiting:
             raise TooBusy("too many analyses are in progress: try again in a minute")
-        if sum(not job.is_over for job in self._jobs.of(owner)) >= limits.of_a_session:
+        if sum(not job.is_over for job in self.of(owner)) >= limits.of_a_session:
             raise TooBusy("this browser has too many analyses in progress: wait for one to end")
         self._make_room(owner, asked.size)
         job = Job(id=secrets.token_urlsafe(16), owner=owner, asked=asked, began_s=self._clock())
-        self._jobs.add(job)
+        self._all[job.id] = job
         job.work = task = asyncio.create_task(self._work(job))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -183,12 +197,12 @@ class Jobs:
 
     def find(self, owner: str | None, job_id: str) -> Job | None:
         """Return a job of this session; ``None`` for another session's."""
-        job = self._jobs.find(job_id)
+        job = self._all.get(job_id)
         return job if job is not None and owner is not None and job.owner == owner else None
 
     def of(self, owner: str | None) -> list[Job]:
         """Return a session's jobs, newest first."""
-        return [] if owner is None else self._jobs.of(owner)[::-1]
+        return [job for job in reversed(self._all.values()) if owner is not None and job.owner == owner]
 
     def elapsed_s(self, job: Job) -> float:
         """Return the seconds since the request, until the end of the job."""
@@ -202,31 +216,36 @@ class Jobs:
 
     def forget(self, tenant: Tenant, run_id: str | None) -> None:
         """Drop the ended second opinions on a tenant's run, or on all its kept runs; files stay."""
-        for job in self._jobs.on_runs():
+        for job in [*self._all.values()]:
             asked = job.asked
-            if job.is_over and asked.tenant == tenant and run_id in {None, asked.run_id}:
-                self._jobs.drop(job)
+            is_of_run = asked.run_id and asked.tenant == tenant and run_id in {None, asked.run_id}
+            if job.is_over and is_of_run:
+                del self._all[job.id]
 
     async def close(self) -> None:
         """Cancel all jobs in progress."""
-        for task in self._tasks:
+        tasks = [*self._tasks, *filter(None, [self._preparing])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._reader.shutdown(wait=False, cancel_futures=True)
 
     def _end(self, job: Job, state: JobState) -> None:
         job.state = state
         job.ended_s = self._clock()
-        self._jobs.end(job)
 
     def _make_room(self, owner: str, size: int) -> None:
-        jobs, limits = self._jobs, self._limits
-        mine = [job for job in jobs.of(owner) if job.is_over]
-        for job in mine[: max(0, len(mine) + 1 - limits.of_a_session)]:
-            jobs.drop(job)
-        while jobs.ended and (jobs.ended >= limits.remembered or jobs.bytes + size > limits.bytes):
-            jobs.drop_oldest()
-        if jobs.bytes + size > limits.bytes:
+        limits = self._limits
+        for job in [job for job in self.of(owner) if job.is_over][limits.of_a_session - 1 :]:
+            del self._all[job.id]
+        held = size + sum(job.asked.size for job in self._all.values())
+        ended = sorted((job for job in self._all.values() if job.is_over), key=lambda job: job.ended_s or 0.0)
+        for left, job in zip(range(len(ended), 0, -1), ended, strict=True):
+            if left < limits.remembered and held <= limits.bytes:
+                break
+            held -= job.asked.size
+            del self._all[job.id]
+        if held > limits.bytes:
             raise TooBusy("the analyses in progress use all memory for uploads: try again in a minute")
 
     async def _work(self, job: Job) -> None:
@@ -248,10 +267,12 @@ class Jobs:
     async def _do(self, job: Job) -> None:
         job.state = JobState.READING
         runs = await asyncio.get_running_loop().run_in_executor(self._reader, job.asked.load)
+        notes = [each for each in (runs[0].warnings if runs else ()) if each.startswith(LEFT_OUT)]
         if len(runs) > MOST_RUNS:
-            job.note = f"The file holds {len(runs)} runs: the first {MOST_RUNS} are analysed."
+            notes.append(f"the file holds {len(runs)} runs: the first {MOST_RUNS} are analysed")
+        job.note = "".join(f"{note[:1].upper()}{note[1:]}. " for note in notes).strip()
         runs = runs[:MOST_RUNS]
-        self._jobs.resize(job, max(job.asked.size, sum(map(held_bytes, runs))))
+        job.asked = replace(job.asked, size=max(job.asked.size, sum(map(held_bytes, runs))))
         self._make_room(job.owner, 0)  # the decoded runs may take a hundred times the file's size
         job.state, job.runs = JobState.ANALYSING, len(runs)
 
@@ -265,56 +286,3 @@ class Jobs:
             job.found.append(Found(trajectory=trajectory, document=to_json(attribution, trajectory)))
             if job.asked.take is not None:
                 job.outcome = await job.asked.take(trajectory, attribution)
-
-
-class _Remembered:
-    """Jobs by id and by owner, oldest first; bytes and numbers are kept up to date, never summed anew."""
-
-    def __init__(self) -> None:
-        self._all: Final[dict[str, Job]] = {}
-        self._of: Final[dict[str, dict[str, Job]]] = {}
-        self._ended: Final[dict[str, Job]] = {}
-        self.bytes = 0
-
-    @property
-    def ended(self) -> int:
-        return len(self._ended)
-
-    @property
-    def in_progress(self) -> int:
-        return len(self._all) - len(self._ended)
-
-    def find(self, job_id: str) -> Job | None:
-        return self._all.get(job_id)
-
-    def of(self, owner: str) -> list[Job]:
-        return list(self._of.get(owner, {}).values())
-
-    def on_runs(self) -> list[Job]:
-        return [job for job in self._all.values() if job.asked.run_id]
-
-    def add(self, job: Job) -> None:
-        self._all[job.id] = job
-        self._of.setdefault(job.owner, {})[job.id] = job
-        self.bytes += job.asked.size
-
-    def resize(self, job: Job, size: int) -> None:
-        if job.id in self._all:
-            self.bytes += size - job.asked.size
-        job.asked = replace(job.asked, size=size)
-
-    def end(self, job: Job) -> None:
-        """Note that a job has ended; a cancelled one may be forgotten before its work has ended."""
-        if job.id in self._all:
-            self._ended[job.id] = job
-
-    def drop_oldest(self) -> None:
-        """Forget the job that ended first."""
-        self.drop(next(iter(self._ended.values())))
-
-    def drop(self, job: Job) -> None:
-        """Forget a job that has ended."""
-        del self._all[job.id], self._ended[job.id], self._of[job.owner][job.id]
-        if not self._of[job.owner]:
-            del self._of[job.owner]
-        self.bytes -= job.asked.size

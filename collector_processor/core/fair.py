@@ -255,10 +255,14 @@ class Pace:
             self._timer = asyncio.get_running_loop().call_later(wait_s, self.hurry)
 
     def hurry(self) -> None:
-        """End all waits."""
+        """End all waits; the next start is no longer early.
+
+        The event loop's clock has a resolution of a millisecond, so a timer's callback may look early.
+        """
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+            self._next_s = 0.0
             calls, self._calls = self._calls, []
             for call in calls:
                 call()

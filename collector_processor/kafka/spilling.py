@@ -25,7 +25,7 @@ from collector_processor.journal import Journal
 from collector_processor.kafka.progress import Part, Progress, Range
 from collector_processor.kafka.record_form import Place
 from collector_processor.otlp import Signal, TraceKey
-from collector_processor.store.spilled_parts import SpilledPartRows
+from collector_processor.store.small_tables import SpilledPartRows
 
 logger = logging.getLogger(__name__)
 

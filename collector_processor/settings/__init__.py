@@ -22,7 +22,7 @@ from collector_processor.settings.fields import FILE_ONLY, Settings
 from collector_processor.settings.value_types import ExportText, ScoreTarget, WriteBack, read_targets
 
 __all__ = [
-    "CONFIG_FILE", "FILE_ONLY", "PREFIX", "REMOVED", "ExportText", "Settings", "SettingsError", "WriteBack",
+    "CONFIG_FILE", "FILE_ONLY", "PREFIX", "ExportText", "Settings", "SettingsError", "WriteBack",
     "load_settings", "own_metrics_interval", "require_token", "require_token_beyond", "setting_name",
     "unknown_variables",
 ]  # fmt: skip
@@ -51,30 +51,6 @@ _READ: Final = tuple(name for name, field in Settings.model_fields.items() if fi
 """Fields that are settings; the others are derived from OpenTelemetry's variables."""
 _VARIABLES: Final = tuple(name for name in _READ if name not in FILE_ONLY)
 """Fields that the environment may set."""
-_IN_FILE: Final = f"set it in {CONFIG_FILE}"
-_SHARED_STORE: Final = "set BLAMESPAN_STORE_URL to the same PostgreSQL for collector and analyzers"
-REMOVED: Final[Mapping[str, str]] = {
-    "analysis_processes": f"BLAMESPAN_CONCURRENCY bounds them too; for another number, {_IN_FILE}",
-    "analyzer_certificate": _SHARED_STORE,
-    "analyzer_endpoint": _SHARED_STORE,
-    "carrier_min_confidence": "set BLAMESPAN_PRECISION: less certain verdicts mark no step",
-    "early_false_alarms": _IN_FILE,
-    "hold_max": "set BLAMESPAN_WRITE_BACK=hold:MILLISECONDS",
-    "idle_close": f"it follows from BLAMESPAN_ROOT_GRACE; for another value, {_IN_FILE}",
-    "kafka_password": "set BLAMESPAN_QUEUE=kafka://USER:PASSWORD@host:port,…",
-    "kafka_properties": "set BLAMESPAN_QUEUE=kafka://host:port,…?NAME=VALUE&NAME=VALUE",
-    "kafka_topics": "set BLAMESPAN_QUEUE=kafka://host:port,…?topics=TRACES,LOGS,METRICS",
-    "kafka_username": "set BLAMESPAN_QUEUE=kafka://USER:PASSWORD@host:port,…",
-    "keep_failed_bytes": f"BLAMESPAN_STORAGE_BYTES bounds all data; for this share alone, {_IN_FILE}",
-    "keep_passed_bytes": f"BLAMESPAN_STORAGE_BYTES bounds all data; for this share alone, {_IN_FILE}",
-    "max_age": f"it follows from BLAMESPAN_ROOT_GRACE; for another value, {_IN_FILE}",
-    "max_pending_bytes": f"BLAMESPAN_STORAGE_BYTES bounds all data; for this share alone, {_IN_FILE}",
-    "max_retained_bytes": f"BLAMESPAN_STORAGE_BYTES bounds all data; for this share alone, {_IN_FILE}",
-    "model_timeout": _IN_FILE,
-    "notify_slack": "set BLAMESPAN_NOTIFY_URL",
-    "notify_webhook": "set BLAMESPAN_NOTIFY_URL",
-}
-"""What replaces each removed variable; those in ``FILE_ONLY`` are still keys of the file."""
 
 
 class SettingsError(CollectorError):
@@ -138,8 +114,6 @@ def _from_file(directory: Path | None) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{CONFIG_FILE}: expected TOML: {error}") from error
     unknown = values.keys() - set(_READ)
-    if removed := unknown & REMOVED.keys():
-        raise SettingsError(f"{CONFIG_FILE}: {min(removed)} was removed: {REMOVED[min(removed)]}")
     if unknown:
         raise SettingsError(f"{CONFIG_FILE}: unknown setting {min(unknown)!r}{_meant(min(unknown))}")
     return values
@@ -153,11 +127,12 @@ def _meant(key: str) -> str:
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    given = {name: environ.get(PREFIX + name.upper(), "").strip() for name in (*_VARIABLES, *REMOVED)}
-    for name, replacement in REMOVED.items():
-        if given.pop(name):
-            raise SettingsError(f"{PREFIX}{name.upper()} was removed: {replacement}")
-    return {name: value for name, value in given.items() if value}
+    given = {name: environ.get(PREFIX + name.upper(), "").strip() for name in _READ}
+    found = {name: value for name, value in given.items() if value}
+    if misplaced := found.keys() & FILE_ONLY:
+        name = min(misplaced)
+        raise SettingsError(f"{PREFIX}{name.upper()}: expected {name} in {CONFIG_FILE}, there is no variable")
+    return found
 
 
 def setting_name(field: str) -> str:

@@ -3,7 +3,7 @@
 A row has the first characters of a run's redacted texts, case-folded. SQLite's FTS5 finds the rows that have
 all trigrams of a search, and the text itself is compared then: an index without the trigrams' places is a
 third as large and takes less time to write. PostgreSQL's ``pg_trgm`` does both for ``LIKE``. The index is no
-part of the schema, because a database may be unable to have one: then no texts are written.
+part of the schema, because a database may be unable to have one: then searches compare the texts alone.
 
 Every call raises ``StoreError`` if the store refuses, and nothing is written.
 """
@@ -17,7 +17,8 @@ from typing import Final
 from unicodedata import normalize
 
 from collector_processor.otlp import Tenant
-from collector_processor.store.database.connection import Flush, StoreConnection
+from collector_processor.store.database.connection import StoreConnection
+from collector_processor.store.database.driver import Flush
 
 TRIGRAM: Final = 3
 """Characters of the shortest text that the index finds."""
@@ -44,6 +45,7 @@ _IN_SQLITE: Final = (
         "CREATE TRIGGER IF NOT EXISTS run_text_deleted AFTER DELETE ON run_text BEGIN INSERT INTO"
         " run_text_index (run_text_index, rowid, text) VALUES ('delete', old.id, old.text); END"
     ),
+    "INSERT INTO run_text_index (run_text_index) VALUES ('rebuild')",
 )
 _CAN_IN_SQLITE: Final = "SELECT sqlite_compileoption_used('ENABLE_FTS5') AND sqlite_version() >= '3.34'"
 _IN_POSTGRESQL: Final = (
@@ -75,6 +77,7 @@ class RunText:
 class Match:
     """A search as conditions on rows of ``run_text``."""
 
+    text: str
     found: str
     """Condition that the index decides; it may hold for further rows."""
     has: str
@@ -175,33 +178,36 @@ class RunTextRows:
             self._db.execute("DELETE FROM run_text")
 
     def match(self, text: str) -> Match:
-        """Return the search for a text of ``TRIGRAM`` characters or more, from ``folded``."""
+        """Return the search for a text, from ``folded``."""
         if self._db.is_postgresql:
             literal = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
             like, values = "run_text.text LIKE ? ESCAPE '\\'", (f"%{literal}%",) * 2
-            return Match(found=like, has=like, values=values)
+            return Match(text=text, found=like, has=like, values=values)
         return Match(
+            text=text,
             found="run_text.id IN (SELECT rowid FROM run_text_index WHERE run_text_index MATCH ?)",
             has="instr(run_text.text, ?) > 0",
             values=(" AND ".join(map(_quoted, _trigrams(text))), text),
         )
 
-    def is_common(self, match: Match, most: int) -> bool:
-        """Return whether the index finds more rows than ``most``, or cannot tell."""
+    def is_rare(self, match: Match, most: int) -> bool:
+        """Return whether the index finds at most ``most`` rows; false if it cannot tell, or is missing."""
+        if len(match.text) < TRIGRAM or not self.is_indexed():
+            return False
         if self._db.is_postgresql:  # an expression without letters or digits has no trigrams there
             known = self._db.execute("SELECT cardinality(show_trgm(?))", match.values[:1]).fetchone()[0]
             if not known:
-                return True
+                return False
         found: int = self._db.execute(
             f"SELECT count(*) FROM (SELECT 1 FROM run_text WHERE {match.found} LIMIT ?) AS hits",  # noqa: S608
             (match.values[0], most + 1),
         ).fetchone()[0]
-        return found > most
+        return found <= most
 
 
 def _trigrams(text: str) -> list[str]:
-    """Return trigrams that cover the beginning of a text."""
-    starts = [*range(0, len(text) - TRIGRAM + 1, TRIGRAM), len(text) - TRIGRAM][:MOST_SOUGHT]
+    """Return trigrams that cover the beginning of a text; a shorter text is its own."""
+    starts = [*range(0, len(text) - TRIGRAM + 1, TRIGRAM), max(0, len(text) - TRIGRAM)][:MOST_SOUGHT]
     return list(dict.fromkeys(text[start : start + TRIGRAM] for start in starts))
 
 

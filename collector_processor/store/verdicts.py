@@ -29,13 +29,13 @@ from collector_processor.core.runs import TRACE_KEY
 from collector_processor.core.scores import LANES, Lane
 from collector_processor.otlp import Signal, Tenant, TraceKey
 from collector_processor.store.database.connection import (
-    Flush,
     StoreConnection,
     StorePlace,
     connected,
     insert,
     upsert,
 )
+from collector_processor.store.database.driver import Flush
 from collector_processor.store.run_history import RunHistoryRows, RunTotalsRows
 from collector_processor.store.small_tables import (
     AbsentRows,

@@ -20,7 +20,12 @@ from typing import Final, TypeAlias
 
 from collector_processor.trajectory.acts import AGENT, LLM, Act, Ordering
 from semconv.dialects import Action
-from semconv.dialects.reading.agent_names import named_in_prompt, names_an_agent, titled_in_prompt
+from semconv.dialects.reading.agent_names import (
+    is_agents_own,
+    named_in_prompt,
+    names_an_agent,
+    titled_in_prompt,
+)
 from semconv.model import AgentSource, Span
 from semconv.record import replace
 
@@ -136,14 +141,17 @@ def name_behind_classes(ordering: Ordering) -> Ordering:
 
     A framework calls an agent after its class if its author gave no name. Prompts with different titles are
     then different agents'. Prompts without titles may be one agent's, so they are told apart only under a
-    name that is certainly a framework's, and if they have few words in common: ``ReActAgent 1``.
+    name that is certainly a framework's, and if they have few words in common: ``ReActAgent 1``. Prompts that
+    smolagents writes once for an agent, from its tools and instructions, are compared whole.
     """
     calls = [act for act in ordering.acts if act.action.kind is LLM and _CLASS.fullmatch(act.agent or "")]
     told: defaultdict[str, dict[str, dict[str, None]]] = defaultdict(lambda: defaultdict(dict))
     marks: defaultdict[tuple[str | None, int], set[str]] = defaultdict(set)
     for act in calls:
-        prompt = _instructions_of(act)
-        title = titled_in_prompt(act.action.instructions)
+        prompt = act.action.instructions
+        title = titled_in_prompt(prompt)
+        if not is_agents_own(prompt):
+            prompt = prompt[:_INSTRUCTIONS]
         told[act.agent or ""][title][prompt] = None
         marks[act.agent, _run_of(act, ordering)].add(title or prompt)
     names = {cls: _names_in_class(cls, prompts) for cls, prompts in told.items()}
@@ -177,6 +185,8 @@ def _names_in_class(cls: str, prompts: Mapping[str, Mapping[str, None]]) -> Mapp
 
 def _are_alike(one: str, other: str) -> bool:
     """Say whether at least half of the shorter prompt's words are in the other: a template, filled twice."""
+    if is_agents_own(one) and is_agents_own(other):
+        return False
     first, second = ({*_WORD.findall(text.lower())} for text in (one, other))
     return 2 * len(first & second) >= min(len(first), len(second))
 

@@ -1,9 +1,10 @@
 """Starts ``blamespan`` by forking a process that has imported it already.
 
-Imports are three quarters of what a start costs (1.6 of 2.2 s of CPU), and tests start hundreds of services.
-The first processes that a service starts (its pages, a worker) are forked too, by the service before it has
-threads: they wait for what to run. Later ones, such as those that replace a killed one, start afresh. How a
-fresh interpreter starts is tested by the demo, the wheel, the kill rounds and the tests of commands.
+Imports are three quarters of what a start costs (1.6 of 2.2 s of CPU for a service, 1.1 of 1.4 s for a
+command), and tests start hundreds. The first processes that a service starts (its pages, a worker) are forked
+too, by the service before it has threads: they wait for what to run. Later ones, such as those that replace a
+killed one, start afresh. How a fresh interpreter starts is tested by the demo, the wheel, the kill rounds,
+documented commands and the tests of imports.
 
 Run as a program, this file is that process. It reads one JSON object a line and answers each with one number.
 """
@@ -26,6 +27,8 @@ from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Lock
 from typing import IO, Any, Final, Protocol, cast
 
 PRELOADED: Final = (
@@ -34,12 +37,19 @@ PRELOADED: Final = (
     "analyzer.analyses.prepare",  # what a service with a model, or without workers, imports to judge runs
     "analyzer.analyses.analyst",
     "analyzer.analyses.worker",
+    *(
+        f"analyzer.cli.commands.{name}"
+        for name in ("backtest", "experiment", "inject", "issues", "map", "pin")
+    ),
+    *(f"analyzer.cli.commands.{name}" for name in ("doctor", "label", "replay", "run", "runs", "steps")),
 )
-"""Modules that a service and its processes import, at once or later."""
+"""Modules that a service, its processes and the commands import, at once or later."""
 LITELLM: Final = "litellm"
 """What a service with a model imports too, in 3 s of CPU: a parent of their own has it."""
 SPARES: Final = 2
 """Processes that most services start: the pages and one worker."""
+_AT_START: Final = ("LD_", "PYTHON")
+"""What the variables begin with that are read before a program runs; ``PYTHONPATH`` is taken later, too."""
 _POLL_S: Final = 0.02
 _RUNNING: Final = -1000
 """The answer about a process that has not ended; no exit code is as low."""
@@ -107,12 +117,75 @@ class Forked:
 
 def fork(command: Sequence[str], environ: Mapping[str, str] | None, log: Path) -> Process:
     """Run ``python -m MODULE …`` or ``python FILE …``; what it prints is appended to ``log``."""
-    python, *arguments = command
-    assert python == sys.executable, command
     log.touch()  # callers read it at once
     own = dict(environ or os.environ)
-    parent = _parent(*([LITELLM] if "BLAMESPAN_MODEL" in own else []))
-    return Forked(pid=parent(run=arguments, environ=own, log=str(log)), parent=parent)
+    return _forked(command, own, Path.cwd(), [os.devnull, str(log), str(log)], spares=SPARES)
+
+
+def ran(
+    command: Sequence[str],
+    *,
+    environ: Mapping[str, str],
+    folder: Path | None = None,
+    given: str = "",
+    timeout_s: float = 300.0,
+) -> subprocess.CompletedProcess[str]:
+    """Run ``python -m MODULE …`` to its end; afresh if its variables require that.
+
+    Args:
+        command: the interpreter of this process, and its arguments.
+        environ: all variables of the process.
+        folder: where it runs; by default here.
+        given: what it reads.
+        timeout_s: it is killed after this.
+
+    Raises:
+        subprocess.TimeoutExpired: it had not ended by then.
+    """
+    changed = {name for name, _ in dict(environ).items() ^ os.environ.items()} - {"PYTHONPATH"}
+    if any(name.startswith(_AT_START) for name in changed):
+        return afresh(command, environ=environ, folder=folder, given=given, timeout_s=timeout_s)
+    with TemporaryDirectory() as own:
+        streams = [Path(own, name) for name in ("in", "out", "err")]
+        streams[0].write_text(given)
+        process = _forked(command, environ, folder or Path.cwd(), list(map(str, streams)), spares=0)
+        try:
+            code = process.wait(timeout_s)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(command, code, *(one.read_text() for one in streams[1:]))
+
+
+def afresh(
+    command: Sequence[str],
+    *,
+    environ: Mapping[str, str],
+    folder: Path | None = None,
+    given: str = "",
+    timeout_s: float = 300.0,
+) -> subprocess.CompletedProcess[str]:
+    """Run any command as ``ran`` does, in an interpreter of its own."""
+    return subprocess.run(
+        command, env=environ, cwd=folder, input=given, capture_output=True, text=True, timeout=timeout_s,
+        check=False,
+    )  # fmt: skip
+
+
+def _forked(
+    command: Sequence[str], environ: Mapping[str, str], folder: Path, streams: Sequence[str], *, spares: int
+) -> Forked:
+    python, *arguments = command
+    assert python == sys.executable, command
+    asks_model = "BLAMESPAN_MODEL" in environ or "--model" in arguments
+    parent = _parent(*([LITELLM] if asks_model else []))
+    order = {
+        "run": arguments,
+        "environ": dict(environ),
+        "folder": str(folder),
+        "streams": streams,
+        "spares": spares,
+    }
+    return Forked(pid=parent(**order), parent=parent)
 
 
 @cache
@@ -122,14 +195,16 @@ def _parent(*modules: str) -> Callable[..., int]:
     own = os.environ | {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}  # as the service does before that import
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=own)
     atexit.register(process.communicate)
+    one_at_a_time = Lock()
 
     def ask(**order: object) -> int:
         given, answers = process.stdin, process.stdout
         assert given
         assert answers
-        given.write(json.dumps(order).encode() + b"\n")
-        given.flush()
-        return int(answers.readline())
+        with one_at_a_time:
+            given.write(json.dumps(order).encode() + b"\n")
+            given.flush()
+            return int(answers.readline())
 
     return ask
 
@@ -153,24 +228,28 @@ def _ended(pid: int) -> int:
 
 
 def _become(order: dict[str, Any]) -> None:
-    """Take the ordered session, streams and environment."""
+    """Take the ordered session, folder, streams and environment."""
     os.setsid()
-    log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    for number, source in enumerate((os.open(os.devnull, os.O_RDONLY), log, log)):
-        os.dup2(source, number)
+    os.chdir(order["folder"])
+    sys.path[:1] = [order["folder"], *filter(None, order["environ"].get("PYTHONPATH", "").split(os.pathsep))]
+    source, *outward = order["streams"]
+    files = [os.open(source, os.O_RDONLY)]
+    files += [os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644) for path in outward]
+    for number, file in enumerate(files):
+        os.dup2(file, number)
     os.closerange(3, _FAR_BEYOND)
     os.environ.clear()
     os.environ.update(order["environ"])
 
 
-def _fork_spares() -> Sequence[str] | None:
+def _fork_spares(count: int) -> Sequence[str] | None:
     """Fork processes that wait until this one starts a module of ours in a process.
 
     Returns:
         In this process ``None``; in a spare, what it runs.
     """
     spares: list[tuple[int, socket.socket]] = []
-    for _ in range(SPARES):
+    for _ in range(count):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         if not (pid := os.fork()):
             for one in (ours, *(older for _, older in spares)):
@@ -184,6 +263,8 @@ def _fork_spares() -> Sequence[str] | None:
 
 def _start(spares: list[tuple[int, socket.socket]], start_afresh: Callable[..., int], *given: Any) -> int:
     """Start a module in a spare, and all else as usual; return the process id.
+
+    Python does not document this function; its arguments are these in 3.11 to 3.13.
 
     Args:
         spares: process ids and sockets.
@@ -242,4 +323,4 @@ if __name__ == "__main__":
     gc.freeze()  # collections in children would copy the pages of all that was imported
     if (ordered := _serve(sys.stdin.buffer, sys.stdout.buffer)) is not None:
         _become(ordered)
-        _run(_fork_spares() or ordered["run"])
+        _run(_fork_spares(ordered["spares"]) or ordered["run"])

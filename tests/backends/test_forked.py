@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends.forked import SPARES, Process, fork
+from tests.backends.forked import SPARES, Process, fork, ran
 from tests.backends.supervise import Start, spawn, wait_until
 
 SHOWN = """
@@ -79,6 +79,35 @@ def test_what_it_starts_has_its_own_streams_files_environment_group_and_exit_cod
     assert process.wait(60) == 0, (tmp_path / "log").read_text()
     said = (tmp_path / "log").read_text().splitlines()
     assert said == ["given ['a b'] ['ONLY', 'PYTHONPATH'] True b'told' 3"] * (SPARES + 1)
+
+
+@pytest.mark.parametrize("more", [{}, {"PYTHONUTF8": "1"}], ids=["forked", "afresh"])
+def test_a_command_reads_writes_and_finds_modules_as_if_run_by_itself(
+    more: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "beside.py").touch()
+    (tmp_path / "shown.py").write_text(
+        "import beside, os, sys\n"
+        "print(sys.argv[1:], input(), os.getcwd() == sys.path[0], 'OLD' in os.environ, end=' ')\n"
+        "sys.exit('forked' if 'analyzer' in sys.modules else 'afresh')\n"
+    )
+    environ = os.environ | {"PYTHONPATH": str(tmp_path / "site"), **more}
+    monkeypatch.setenv("OLD", "of the tests")
+    done = ran([sys.executable, "-m", "shown", "a b"], environ=environ, folder=tmp_path, given="given\n")
+    assert (done.returncode, done.stdout) == (1, "['a b'] given True False ")
+    assert done.stderr == ("afresh\n" if more else "forked\n")
+
+
+def test_a_command_that_hangs_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "hangs.py").write_text(f"import os; open('pid', 'w').write(str(os.getpid()))\n{WAITS}")
+    with pytest.raises(subprocess.TimeoutExpired):
+        ran([sys.executable, "-m", "hangs"], environ=os.environ, folder=tmp_path, timeout_s=1.0)
+    pid = int((tmp_path / "pid").read_text())
+    wait_until(
+        lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text(),
+        what="its end",
+    )
 
 
 if __name__ == "__main__":

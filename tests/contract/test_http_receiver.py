@@ -159,6 +159,8 @@ async def test_json_answers_say_refusals_in_json() -> None:
     [
         pytest.param(JSON, b'{"resourceSpans": [', id="json cut short"),
         pytest.param(JSON, b"\xff\xfe", id="not UTF-8"),
+        pytest.param(JSON, BODY, id="protobuf"),
+        pytest.param(JSON, b"[1, 2, 3]", id="json of another shape"),
         pytest.param(JSON, b"[" * 100_000, id="nested without end"),
         pytest.param({**PROTOBUF, "Content-Encoding": "gzip"}, b"no gzip", id="not gzip"),
         pytest.param({**PROTOBUF, "Content-Encoding": "gzip"}, gzip.compress(BODY)[:-4], id="gzip cut short"),
@@ -177,7 +179,7 @@ async def test_what_cannot_be_read_is_malformed(headers: dict[str, str], body: b
 
 @pytest.mark.parametrize(
     "content_type",
-    ["text/plain", "application/json; charset=utf-16", "application/octet-stream", "application/grpc"],
+    ["", "text/plain", "application/json; charset=utf-16", "application/octet-stream", "application/grpc"],
 )
 async def test_another_content_type_is_refused_in_words(content_type: str) -> None:
     async with serving() as service:

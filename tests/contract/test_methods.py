@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.inquiry.errors import ModelError, ModelFailure
 from analyzer.methods.attribution import Attributor
-from analyzer.methods.choice import AUTO
-from analyzer.methods.registry import METHODS
+from analyzer.methods.registry import AUTO, METHODS
 from semconv.model import Abstention, Blame, SpanStatus, Status, Step, StepKind, Trajectory
 from tests.runs import run, step
 

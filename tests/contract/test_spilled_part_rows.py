@@ -12,7 +12,7 @@ from collector_processor.kafka.spilling import pack, unpack
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
 from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.deletion import delete_run, delete_tenant
-from collector_processor.store.spilled_parts import KEPT_S, SpilledPartRows
+from collector_processor.store.small_tables import SPILLED_S, SpilledPartRows
 from semconv.model import TraceId
 
 ACME: Final = Tenant("x=acme")
@@ -93,9 +93,9 @@ def test_a_trace_is_forgotten_in_all_partitions_and_not_another_tenants_of_that_
 def test_parts_that_are_never_deleted_expire(db: StoreConnection) -> None:
     rows = SpilledPartRows(db)
     rows.keep([part(1)], 0)
-    rows.keep([part(2)], KEPT_S * NS)
+    rows.keep([part(2)], SPILLED_S * NS)
     assert below(rows, 99) == [part(1), part(2)]
-    rows.keep([part(3)], KEPT_S * NS + 1)
+    rows.keep([part(3)], SPILLED_S * NS + 1)
     assert below(rows, 99) == [part(2), part(3)]
 
 

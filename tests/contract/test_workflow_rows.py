@@ -29,7 +29,8 @@ from analyzer.telemetry.metric_table import MAX_WORKFLOWS
 from collector_processor.core.records import Commit, RunFacts
 from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.store.database.connection import Flush, StoreConnection
+from collector_processor.store.database.connection import StoreConnection
+from collector_processor.store.database.driver import Flush
 from collector_processor.store.deletion import delete_run
 from collector_processor.store.verdicts import RunStore
 from tests.runs import run, step

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from analyzer.recordings.read_files import FORMATS
+from analyzer.recordings.formats import FORMATS
 from tests.conftest import LEFT_TO_WHOLE
 from tools.markdown_blocks import ROOT
 

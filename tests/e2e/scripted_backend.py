@@ -17,7 +17,6 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untyped]
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from collector_processor.otlp import EXPORT, SERVICES, Signal, http_path
 from tests.backends.supervise import wait_until
@@ -36,10 +35,6 @@ class Mood:
     code: grpc.StatusCode = grpc.StatusCode.OK
     after_s: float | None = None
     """``Retry-After``, or ``RetryInfo``."""
-    rejected: int = 0
-    """Spans that a successful answer reports as rejected."""
-    wait_s: float = 0.0
-    """Delay before the answer, in seconds."""
 
     @property
     def takes(self) -> bool:
@@ -69,7 +64,6 @@ class Moody:
 
     def ask(self, request: Request) -> Mood:
         mood = self.answer(request)
-        time.sleep(mood.wait_s)
         with self._lock:
             self.asked.append(Asked(at=time.monotonic(), request=request, mood=mood))
         return mood
@@ -116,7 +110,7 @@ def _service(backend: Moody, signal: Signal) -> grpc.GenericRpcHandler[bytes, by
             context.set_trailing_metadata((("grpc-status-details-bin", _details(mood)),))
         if mood.code is not grpc.StatusCode.OK:
             context.abort(mood.code, "in a mood")
-        return _receipt(mood)
+        return b""
 
     return grpc.method_handlers_generic_handler(
         SERVICES[signal], {EXPORT: grpc.unary_unary_rpc_method_handler(export)}
@@ -130,14 +124,6 @@ def _details(mood: Mood) -> bytes:
     packed.Pack(RetryInfo(retry_delay=delay))
     status = Status(code=mood.code.value[0], message="in a mood", details=[packed])
     return bytes(status.SerializeToString())
-
-
-def _receipt(mood: Mood) -> bytes:
-    answer = ExportTraceServiceResponse()
-    if mood.rejected:
-        answer.partial_success.rejected_spans = mood.rejected
-        answer.partial_success.error_message = "in a mood"
-    return answer.SerializeToString()
 
 
 @contextmanager
@@ -154,14 +140,12 @@ def _over_http() -> Iterator[Moody]:
             if headers.get("content-encoding") == "gzip":
                 body = gzip.decompress(body)
             mood = backend.ask(Request(signal=signals[self.path], body=body, headers=headers))
-            answer = _receipt(mood) if mood.takes else b""
             self.send_response(mood.status)
             if mood.after_s is not None:
                 self.send_header("Retry-After", str(int(mood.after_s)))
             self.send_header("Content-Type", "application/x-protobuf")
-            self.send_header("Content-Length", str(len(answer)))
+            self.send_header("Content-Length", "0")
             self.end_headers()
-            self.wfile.write(answer)
 
         def log_message(self, *_: Any) -> None:
             """Log nothing."""

@@ -15,28 +15,29 @@ import gc
 import sys
 import threading
 import time
+from functools import reduce
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-import uvicorn
 import uvloop
 
 from analyzer.__main__ import main
-from analyzer.cli.commands import gateway, serve
-from analyzer.service import all_in_one
-from analyzer.service.halves import AnalyzerServer
 
 EVERY_S: Final = 0.005
 LEAST_S: Final = 0.01
 """Shorter delays are not recorded."""
-BEGINNINGS: Final[tuple[tuple[Any, str], ...]] = (
-    (all_in_one._Service, "start"),
-    (AnalyzerServer, "start"),
-    (gateway, "_serve"),
-    (serve, "_show_until_stopped"),
-    (uvicorn.Server, "serve"),
-)
-"""Coroutines that begin to serve, by owner and name: the last is the MCP server's."""
+MORE_TRIALS: Final = 20
+BEGINNINGS: Final = {
+    "serve": (
+        "analyzer.service.all_in_one:_Service.start",
+        "analyzer.service.halves:AnalyzerServer.start",
+        "analyzer.cli.commands.serve:_show_until_stopped",
+    ),
+    "gateway": ("analyzer.cli.commands.gateway:_serve",),
+    "mcp": ("uvicorn:Server.serve",),
+}
+"""Coroutines in which commands begin to serve: only the command's own modules are imported."""
 probes: Final[set[asyncio.Task[None]]] = set()
 
 
@@ -90,8 +91,11 @@ def measure_collections(path: Path) -> None:
     gc.callbacks.append(measured)
 
 
-def add_probe(owner: Any, name: str, path: Path) -> None:
+def add_probe(beginning: str, path: Path) -> None:
     """Start a probe when the coroutine begins; it ends with the event loop."""
+    module, _, place = beginning.partition(":")
+    *owners, name = place.split(".")
+    owner: Any = reduce(getattr, owners, import_module(module))
     begin = getattr(owner, name)
 
     async def probed(*arguments: Any, **options: Any) -> Any:
@@ -101,10 +105,25 @@ def add_probe(owner: Any, name: str, path: Path) -> None:
     setattr(owner, name, probed)
 
 
+def open_more_trials() -> None:
+    """Open trials beside the one that ``gateway`` opens, each with a number behind that one's id."""
+    gateway: Any = import_module("analyzer.experiment.replay.gateway_server").Gateway
+    begin = gateway.open
+
+    def opened(*arguments: Any, trial: str, **options: Any) -> Any:
+        for number in range(MORE_TRIALS):
+            begin(*arguments, trial=f"{trial}{number}", **options)
+        return begin(*arguments, trial=trial, **options)
+
+    gateway.open = opened
+
+
 if __name__ == "__main__":
     noted = Path(sys.argv.pop(1))
-    for owner, name in BEGINNINGS:
-        add_probe(owner, name, noted)
+    for beginning in BEGINNINGS[sys.argv[1]]:
+        add_probe(beginning, noted)
+    if sys.argv[1] == "gateway":
+        open_more_trials()
     measure_callbacks(noted)
     measure_collections(noted)
     setattr(uvloop, "run", asyncio.run)  # noqa: B010 - another signature

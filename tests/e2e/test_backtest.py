@@ -31,7 +31,7 @@ from collector_processor.otlp import NO_TENANT
 from collector_processor.rebuild.encode import encode
 from collector_processor.settings import load_settings
 from collector_processor.store.small_tables import PackedSpans, ProofRows
-from tests.e2e.test_run_command import SALES, environment, run
+from tests.e2e.test_run_command import SALES, blamespan, environment, run
 from tests.issues import START, Bench
 from tests.loopback import serve_http
 from tests.verdicts import stored
@@ -139,11 +139,8 @@ def backtest(project: Path, *words: str, runs: Sequence[str] = ("run.json",), da
     options = ("--expect", "3,630", "--allow-tool", "sales", "--max-calls", "150", "--parallel", "2")
     store = {"BLAMESPAN_DATA_DIR": data} if data else {}
     with serving() as url:
-        return subprocess.run(
-            [sys.executable, "-m", "analyzer", "backtest", *runs, *options, *words, *program],
-            cwd=project, env=environment(OPENAI_BASE_URL=url, **store), capture_output=True, text=True,
-            timeout=300, check=False,
-        )  # fmt: skip
+        asked = ("backtest", *runs, *options, *words, *program)
+        return blamespan(project, *asked, OPENAI_BASE_URL=url, **store)
 
 
 def document(ended: Ended) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from tests.backends.forked import ran
+from tests.e2e.line import environment
 from tests.e2e.model_server import ModelServer, Scripted, serve
 from tests.web_application import served
 
@@ -68,28 +70,13 @@ class Statement:
 
 
 async def bench(dataset: Path, url: str, *options: str, method: str = "judge") -> Statement:
-    variables = {
-        "BLAMESPAN_DATA_DIR": str(dataset.parent / "data"),
-        "OPENAI_API_BASE": url,
-        "OPENAI_API_KEY": "none",
-        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-        "PATH": "",
-    }
-    command = ["-m", "analyzer", "bench", str(dataset), "--method", method, "--model", "openai/local"]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *command,
-        "--format",
-        "json",
-        *options,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=variables,
-        cwd=Path(__file__).parents[2],
-    )
-    out, err = await process.communicate()
-    assert process.returncode == 0, err.decode()
-    return Statement(total=json.loads(out.splitlines()[-1]), err=err.decode())
+    data = str(dataset.parent / "data")
+    model = {"OPENAI_API_BASE": url, "OPENAI_API_KEY": "none", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    command = [sys.executable, "-m", "analyzer", "bench", str(dataset), "--method", method]
+    command += ["--model", "openai/local", "--format", "json", *options]
+    done = await asyncio.to_thread(ran, command, environ=environment(data_dir=data, **model))
+    assert done.returncode == 0, done.stderr
+    return Statement(total=json.loads(done.stdout.splitlines()[-1]), err=done.stderr)
 
 
 async def test_a_second_run_makes_no_call_and_gives_the_same_figures(dataset: Path) -> None:

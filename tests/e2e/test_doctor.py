@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from collector_processor.otlp import Signal
+from tests.backends.forked import ran
 from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import HOST, free_ports
 from tests.e2e.backend import grpc_backend, http_backend
@@ -22,7 +22,7 @@ def consult(folder: Path, **settings: str | int) -> tuple[int, dict[str, dict[st
     """Return the exit code, and the findings by name."""
     command = [sys.executable, "-m", "analyzer", "doctor", "--format", "json"]
     chosen = environment(**{"data_dir": str(folder / "data"), **settings})
-    done = subprocess.run(command, env=chosen, cwd=folder, capture_output=True, text=True, check=False)
+    done = ran(command, environ=chosen, folder=folder)
     found = [json.loads(line) for line in done.stdout.splitlines()]
     return done.returncode, {finding["check"]: finding for finding in found}
 

@@ -7,7 +7,6 @@ import json
 import random
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,13 +18,14 @@ from urllib.request import Request, urlopen
 import pytest
 from aiohttp import web
 
+from tests.backends.forked import ran
 from tests.e2e.line import StartLine, environment
 from tests.web_application import served
 
 RUN: Final = "5" * 32
 FORGED: Final = "6" * 32
 LATER: Final = "8" * 32
-BIN: Final = Path(sys.executable).parent
+EXPERIMENT: Final = (sys.executable, "-m", "analyzer", "experiment")
 WORKFLOW: Final = """
 import json, os, urllib.request
 said = ["12 tickets at 35 and 30 at 14"]
@@ -53,8 +53,6 @@ headers = {"Content-Type": "application/json"}
 urllib.request.urlopen(urllib.request.Request(os.environ["SERVICE"] + "/v1/traces", body, headers)).read()
 """
 """Sends the trial's spans to the service, as an instrumented workflow does."""
-
-pytestmark = pytest.mark.skipif(not (BIN / "blamespan").exists(), reason="the command is not installed")
 
 
 def attribute(key: str, value: str) -> dict[str, Any]:
@@ -115,23 +113,19 @@ async def model(*, hangs: bool = False) -> AsyncIterator[str]:
         yield url
 
 
-async def started(
-    folder: Path, *arguments: str, data_dir: Path | None = None, **more: str
-) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        str(BIN / "blamespan"),
-        "experiment",
-        *arguments,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=environment(
-            data_dir=str(data_dir or folder),
-            OPENAI_API_KEY="none",
-            LITELLM_LOCAL_MODEL_COST_MAP="True",
-            **more,
-        ),
-        cwd=folder,
+def variables(data_dir: Path, **more: str) -> dict[str, str]:
+    return environment(
+        data_dir=str(data_dir), OPENAI_API_KEY="none", LITELLM_LOCAL_MODEL_COST_MAP="True", **more
     )
+
+
+async def ran_experiment(
+    folder: Path, *arguments: str, data_dir: Path | None = None, **more: str
+) -> tuple[int, str, str]:
+    """Run an experiment; return its exit code and what it printed."""
+    own = variables(data_dir or folder, **more)
+    done = await asyncio.to_thread(ran, [*EXPERIMENT, *arguments], environ=own, folder=folder)
+    return done.returncode, done.stdout, done.stderr
 
 
 def post(service: str, body: bytes) -> None:
@@ -149,12 +143,11 @@ def command(folder: Path, *, more: str = "") -> list[str]:
 async def test_the_decisive_step_of_a_recorded_run_is_proved(tmp_path: Path) -> None:
     async with model() as url:
         options = ["--expect", "840", "--upstream", url, "--max-calls", "300", "--parallel", "2"]
-        process = await started(
+        code, out, err = await ran_experiment(
             tmp_path, str(recorded(tmp_path)), *options, "--format", "json", *command(tmp_path)
         )
-        out, err = await process.communicate()
-    *steps, final = [json.loads(line) for line in out.decode().splitlines()]
-    assert (process.returncode, final["decision"], final["step"], final["agent"]) == (
+    *steps, final = [json.loads(line) for line in out.splitlines()]
+    assert (code, final["decision"], final["step"], final["agent"]) == (
         0,
         "proved",
         0,
@@ -165,7 +158,7 @@ async def test_the_decisive_step_of_a_recorded_run_is_proved(tmp_path: Path) -> 
     assert final["fidelity"] == {"calls": 2, "served": 2, "masked": 0, "first_difference": None}
     assert final["control"]["successes"] == 0
     assert [step["step"] for step in steps][:1] == [0]
-    assert b"live calls" in err
+    assert "live calls" in err
 
 
 KEPT: Final = """
@@ -188,7 +181,7 @@ urllib.request.urlopen(urllib.request.Request(endpoint, body, {"Content-Type": "
 async def test_trials_are_kept_so_that_both_arms_can_be_compared(tmp_path: Path) -> None:
     place, trials = recorded(tmp_path), tmp_path / "trials"
     async with model() as url:
-        process = await started(
+        code, out, err = await ran_experiment(
             tmp_path,
             str(place),
             *("--expect", "840", "--upstream", url, "--max-calls", "300", "--step", "0"),
@@ -196,9 +189,8 @@ async def test_trials_are_kept_so_that_both_arms_can_be_compared(tmp_path: Path)
             *command(tmp_path, more=KEPT),
             RECORDED=str(place),
         )
-        out, err = await process.communicate()
-    final = json.loads(out.decode().splitlines()[-1])
-    assert (process.returncode, final["decision"]) == (0, "proved"), err
+    final = json.loads(out.splitlines()[-1])
+    assert (code, final["decision"]) == (0, "proved"), err
     counted = {name: final[name] for name in ("control", "treatment")}
     files = sorted(path.name for path in trials.iterdir())
     for arm, name in (("control", "recorded"), ("treatment", "changed")):
@@ -212,8 +204,8 @@ async def test_trials_are_kept_so_that_both_arms_can_be_compared(tmp_path: Path)
         "step-0-recorded-1-failed.json",
         "step-0-changed-1-passed.json",
     )
-    compare = [str(BIN / "blamespan"), "diff", failed, passed, "--format", "json"]
-    compared = await asyncio.to_thread(subprocess.run, compare, capture_output=True, check=True)
+    compare = [sys.executable, "-m", "analyzer", "diff", failed, passed, "--format", "json"]
+    compared = await asyncio.to_thread(ran, compare, environ=environment(), folder=tmp_path)
     assert json.loads(compared.stdout)["first_divergence"] == 0
 
 
@@ -224,7 +216,7 @@ async def test_a_proof_becomes_a_version_of_the_verdict_and_its_trials_become_no
     await asyncio.to_thread(post, line.http, place.read_bytes())
     before = await asyncio.to_thread(line.verdict, RUN)
     async with model() as url:
-        process = await started(
+        code, out, err = await ran_experiment(
             tmp_path,
             RUN,
             *("--expect", "840", "--upstream", url, "--max-calls", "300", "--step", "0", "--parallel", "4"),
@@ -233,11 +225,10 @@ async def test_a_proof_becomes_a_version_of_the_verdict_and_its_trials_become_no
             RECORDED=str(place),
             SERVICE=line.http,
         )
-        out, err = await process.communicate()
-    assert process.returncode == 0, (out, err)
+    assert code == 0, (out, err)
     now = await asyncio.to_thread(line.verdict, RUN, version=before["version"] + 1)
     assert (now["method"], now["agent"], now["proof"]["decision"]) == ("experiment", "clerk", "proved")
-    trials = err.decode().count("live calls") - 1  # the last line is the result's
+    trials = err.count("live calls") - 1  # the last line is the result's
     assert trials >= 5
     forged = json.loads(place.read_text().replace(RUN, FORGED))
     forged["resourceSpans"][0]["resource"] = {"attributes": [attribute("blamespan.trial", "7" * 32)]}
@@ -254,7 +245,7 @@ async def test_the_page_of_a_run_shows_both_arms_of_its_experiment_and_no_list_h
     await asyncio.to_thread(post, line.http, place.read_bytes())
     before = await asyncio.to_thread(line.verdict, RUN)
     async with model() as url:
-        process = await started(
+        code, out, err = await ran_experiment(
             tmp_path,
             RUN,
             *("--expect", "840", "--upstream", url, "--max-calls", "300", "--step", "0"),
@@ -263,12 +254,11 @@ async def test_the_page_of_a_run_shows_both_arms_of_its_experiment_and_no_list_h
             data_dir=tmp_path / "data",
             RECORDED=str(place),
         )
-        out, err = await process.communicate()
-    assert process.returncode == 0, (out, err)
+    assert code == 0, (out, err)
     await asyncio.to_thread(line.verdict, RUN, version=before["version"] + 1)
     page = await asyncio.to_thread(page_of, f"{line.web}/runs/{RUN}")
     (address,) = re.findall(r'href="(/compare\?a=trial:[0-9a-f]{32}&amp;b=trial:[0-9a-f]{32})"', page)
-    assert address.replace("&amp;", "&") in err.decode()
+    assert address.replace("&amp;", "&") in err
     assert "Last experiment: proved: step 0, clerk" in unescape(page)
     compared = await asyncio.to_thread(page_of, line.web + address.replace("&amp;", "&"))
     for text in ("Trial with the recorded answer", "Trial with the changed answer", "<del>820</del>"):
@@ -298,40 +288,42 @@ async def test_the_command_of_the_last_time_is_shown_and_then_used_again(tmp_pat
     async with model() as url:
         options = ["--expect", "840", "--upstream", url]
         limits = ["--max-calls", "300", "--trials", "3", "--format", "json"]
-        process = await started(tmp_path, run, *options, *limits, *command(tmp_path))
-        _, err = await process.communicate()
-        assert process.returncode == 0, err
-        process = await started(tmp_path, run, *limits)
-        out, err = await process.communicate()
+        code, out, err = await ran_experiment(tmp_path, run, *options, *limits, *command(tmp_path))
+        assert code == 0, err
+        code, out, err = await ran_experiment(tmp_path, run, *limits)
         shown = (
             f"--again uses that of the last time: blamespan experiment {run} --expect 840 --upstream {url}"
         )
-        assert (process.returncode, out) == (2, b"")
-        assert shown in " ".join(err.decode().replace("│", " ").split())
-        process = await started(tmp_path, run, *limits, "--again")
-        out, err = await process.communicate()
+        assert (code, out) == (2, "")
+        assert shown in " ".join(err.replace("│", " ").split())
+        code, out, err = await ran_experiment(tmp_path, run, *limits, "--again")
     final = json.loads(out.splitlines()[-1])
-    assert (process.returncode, final["fidelity"]["served"]) == (0, 2)
-    assert err.decode().startswith(f"again: blamespan experiment {run} --expect 840 --upstream {url} -- ")
-    process = await started(tmp_path, run, *limits, "--again", data_dir=tmp_path / "another")
-    _, err = await process.communicate()
-    assert process.returncode == 2
-    assert b"none is known" in err
+    assert (code, final["fidelity"]["served"]) == (0, 2)
+    assert err.startswith(f"again: blamespan experiment {run} --expect 840 --upstream {url} -- ")
+    code, out, err = await ran_experiment(tmp_path, run, *limits, "--again", data_dir=tmp_path / "another")
+    assert code == 2
+    assert "none is known" in err
 
 
 async def test_a_check_that_the_recorded_run_passes_ends_the_experiment(tmp_path: Path) -> None:
     async with model() as url:
         options = ["--expect", "820", "--upstream", url, "--max-calls", "9", "--format", "json"]
-        process = await started(tmp_path, str(recorded(tmp_path)), *options, *command(tmp_path))
-        out, _ = await process.communicate()
-    assert process.returncode == 1
+        code, out, _ = await ran_experiment(tmp_path, str(recorded(tmp_path)), *options, *command(tmp_path))
+    assert code == 1
     assert "no failure to explain" in json.loads(out)["reason"]
 
 
 async def test_ctrl_c_ends_the_trials_and_keeps_what_was_learned(tmp_path: Path) -> None:
     async with model(hangs=True) as url:
         options = ["--expect", "840", "--upstream", url, "--max-calls", "9", "--format", "json"]
-        process = await started(tmp_path, str(recorded(tmp_path)), *options, *command(tmp_path))
+        words = [*EXPERIMENT, str(recorded(tmp_path)), *options, *command(tmp_path)]
+        process = await asyncio.create_subprocess_exec(
+            *words,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=variables(tmp_path),
+            cwd=tmp_path,
+        )
         assert process.stderr is not None
         await process.stderr.readline()  # the trial without a change has ended; the next one hangs
         await asyncio.sleep(0.5)
@@ -349,20 +341,18 @@ async def test_a_tool_that_would_really_run_keeps_the_experiment_from_starting(t
     program = tmp_path / "workflow.py"
     program.write_text(f"open({str(tmp_path / 'started')!r}, 'w')")
     options = ["--expect", "840", "--max-calls", "9", "--format", "json", "--", sys.executable, str(program)]
-    process = await started(tmp_path, str(place), *options)
-    out, err = await process.communicate()
+    code, out, err = await ran_experiment(tmp_path, str(place), *options)
     final = json.loads(out)
-    assert (process.returncode, final["decision"]) == (1, "not_replayable"), err
+    assert (code, final["decision"]) == (1, "not_replayable"), err
     assert "`book_flight` would really run" in final["reason"]
     assert not (tmp_path / "started").exists()
 
 
 async def test_without_one_valid_trial_nothing_is_decided_and_the_exit_code_says_so(tmp_path: Path) -> None:
     options = ["--expect", "840", "--upstream", "http://127.0.0.1:9", "--max-calls", "99", "--format", "json"]
-    process = await started(tmp_path, str(recorded(tmp_path)), *options, *command(tmp_path))
-    out, _ = await process.communicate()
-    final = json.loads(out.decode().splitlines()[-1])
-    assert (process.returncode, final["decision"]) == (1, "undecided")
+    code, out, _ = await ran_experiment(tmp_path, str(recorded(tmp_path)), *options, *command(tmp_path))
+    final = json.loads(out.splitlines()[-1])
+    assert (code, final["decision"]) == (1, "undecided")
     assert "6 invalid trials in a row: the upstream failed (unavailable: 1)" in final["reason"]
     assert final["invalid_reasons"] == [{"reason": "the upstream failed (unavailable: 1)", "n": 6}]
 
@@ -372,9 +362,8 @@ async def test_a_budget_of_nothing_starts_nothing(tmp_path: Path, options: list[
     program = tmp_path / "workflow.py"
     program.write_text(f"open({str(tmp_path / 'started')!r}, 'w')")
     budget = ["--expect", "840", "--budget-usd", "0", *options, "--", sys.executable, str(program)]
-    process = await started(tmp_path, str(recorded(tmp_path)), *budget)
-    _, err = await process.communicate()
-    assert (process.returncode, b"--budget-usd 0 pays for no live call of m" in err) == (2, True), err
+    code, _, err = await ran_experiment(tmp_path, str(recorded(tmp_path)), *budget)
+    assert (code, "--budget-usd 0 pays for no live call of m" in err) == (2, True), err
     assert not (tmp_path / "started").exists()
 
 
@@ -393,9 +382,8 @@ async def test_a_budget_of_nothing_starts_nothing(tmp_path: Path, options: list[
     ],
 )
 async def test_wrong_usage_starts_nothing(tmp_path: Path, options: list[str], expected: str) -> None:
-    process = await started(tmp_path, str(recorded(tmp_path)), *options)
-    _, err = await process.communicate()
-    assert (process.returncode, expected in err.decode()) == (2, True), err
+    code, _, err = await ran_experiment(tmp_path, str(recorded(tmp_path)), *options)
+    assert (code, expected in err) == (2, True), err
 
 
 OFFERING: Final = WORKFLOW.replace(
@@ -419,10 +407,9 @@ async def test_tools_that_a_live_model_could_call_are_all_named_after_the_first_
     async with model() as url:
         options = ["--expect", "840", "--upstream", url, "--max-calls", "9", "--format", "json"]
         run = [str(recorded(tmp_path)), *options, "--", sys.executable, str(program)]
-        process = await started(tmp_path, *run)
-        out, err = await process.communicate()
+        code, out, err = await ran_experiment(tmp_path, *run)
     (final,) = [json.loads(line) for line in out.splitlines()]
-    assert (process.returncode, final["decision"], final["calls"]) == (1, "not_replayable", 0), err
+    assert (code, final["decision"], final["calls"]) == (1, "not_replayable", 0), err
     assert "--allow-tool wire_money --allow-tool transfer_to_savings" in final["reason"]
     assert final["fidelity"]["served"] == 2
 
@@ -433,10 +420,9 @@ async def test_steps_after_which_no_such_tool_is_offered_are_tried(tmp_path: Pat
     async with model() as url:
         options = ["--expect", "840", "--upstream", url, "--max-calls", "99", "--format", "json"]
         run = [str(recorded(tmp_path)), *options, "--", sys.executable, str(program)]
-        process = await started(tmp_path, *run)
-        out, err = await process.communicate()
+        code, out, err = await ran_experiment(tmp_path, *run)
     *_, final = [json.loads(line) for line in out.splitlines()]
-    assert (process.returncode, final["decision"], final["step"]) == (0, "refuted", 1), err
+    assert (code, final["decision"], final["step"]) == (0, "refuted", 1), err
     assert "not tried: step 0, because the live model may call `wire_money`" in final["reason"]
 
 
@@ -455,30 +441,27 @@ async def test_the_treatment_of_each_tool_is_shown_before_the_first_trial(tmp_pa
     with_tool(place, "send_invoice")
     options = ["--expect", "840", "--max-calls", "9", "--http-tool", "send_invoice=INVOICE_API"]
     asked = [str(place), *options, "--format", "json"]
-    process = await started(tmp_path, *asked, "--dry-run", *command(tmp_path))
-    out, _ = await process.communicate()
+    code, out, err = await ran_experiment(tmp_path, *asked, "--dry-run", *command(tmp_path))
     (forecast,) = [json.loads(line) for line in out.splitlines()]
     (tool,) = forecast["tools"]
-    assert (process.returncode, tool["name"], tool["certain"]) == (0, "send_invoice", False)
+    assert (code, tool["name"], tool["certain"]) == (0, "send_invoice", False)
     assert "really runs in the first trial if the workflow takes the address from elsewhere" in tool["fate"]
     assert (forecast["dry_run"], forecast["calls"], forecast["steps"]) == (True, 2, [0, 1])
-    process = await started(tmp_path, *asked, *command(tmp_path))
-    _, err = await process.communicate()
-    told, first = err.decode().splitlines()[:2]
+    code, out, err = await ran_experiment(tmp_path, *asked, *command(tmp_path))
+    told, first = err.splitlines()[:2]
     assert told == f"tool: send_invoice {tool['fate']}"
     assert first.startswith("trial 1")
-    assert process.returncode == 1
+    assert code == 1
 
 
 async def test_a_dry_run_says_what_would_be_called_and_sent(tmp_path: Path) -> None:
     options = ["--expect", "840", "--upstream", "http://127.0.0.1:1", "--dry-run"]
-    process = await started(tmp_path, str(recorded(tmp_path)), *options, *command(tmp_path))
-    out, _ = await process.communicate()
-    assert process.returncode == 0
-    program = str(tmp_path / "workflow.py").encode()
-    for part in (b"2 model calls", b"http://127.0.0.1:1", b"leaves this machine", b"limit $5", program):
+    code, out, _ = await ran_experiment(tmp_path, str(recorded(tmp_path)), *options, *command(tmp_path))
+    assert code == 0
+    program = str(tmp_path / "workflow.py")
+    for part in ("2 model calls", "http://127.0.0.1:1", "leaves this machine", "limit $5", program):
         assert part in out
-    assert b"Command(" not in out
+    assert "Command(" not in out
 
 
 @pytest.mark.parametrize(
@@ -495,9 +478,8 @@ async def test_programs_get_an_object_if_nothing_can_be_started(
     tmp_path: Path, options: list[str], expected: str
 ) -> None:
     asked = [str(recorded(tmp_path)), "--max-calls", "9", "--format", "json", *options]
-    process = await started(tmp_path, *asked)
-    out, err = await process.communicate()
+    code, out, err = await ran_experiment(tmp_path, *asked)
     (final,) = [json.loads(line) for line in out.splitlines()]
-    assert (process.returncode, final["decision"], final["final"]) == (1, "undecided", True), err
+    assert (code, final["decision"], final["final"]) == (1, "undecided", True), err
     assert expected in final["reason"]
-    assert expected in err.decode()
+    assert expected in err

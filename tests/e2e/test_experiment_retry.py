@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from analyzer import RetryGate
-from tests.e2e.test_experiment import BIN, WORKFLOW, model, span, started
+from tests.e2e.test_experiment import WORKFLOW, model, ran_experiment, span
 
 TASK = "12 tickets at 35 and 30 at 14"
-pytestmark = pytest.mark.skipif(not (BIN / "blamespan").exists(), reason="the command is not installed")
 CHECK = """
 import os, sys
 assert os.environ["BLAMESPAN_TASK"] == "12 tickets at 35 and 30 at 14", os.environ["BLAMESPAN_TASK"]
@@ -29,11 +29,11 @@ def recorded(folder: Path, number: int, total: int) -> None:
     (folder / f"{number}.json").write_text(json.dumps(document))
 
 
-async def pilot(folder: Path, *arguments: str, workflow: str = WORKFLOW) -> tuple[int | None, list[Any], str]:
-    python = str(BIN / "python")
-    process = await started(folder, *arguments, "--format", "json", "--", python, "-c", workflow)
-    out, err = await process.communicate()
-    return process.returncode, [json.loads(line) for line in out.decode().splitlines()], err.decode()
+async def pilot(folder: Path, *arguments: str, workflow: str = WORKFLOW) -> tuple[int, list[Any], str]:
+    code, out, err = await ran_experiment(
+        folder, *arguments, "--format", "json", "--", sys.executable, "-c", workflow
+    )
+    return code, [json.loads(line) for line in out.splitlines()], err
 
 
 async def test_passing_and_failing_runs_are_retried_in_four_arms_at_the_same_cost(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ async def test_passing_and_failing_runs_are_retried_in_four_arms_at_the_same_cos
         recorded(runs, number, total)
     (tmp_path / "check.py").write_text(CHECK)
     gate = tmp_path / "gate.json"
-    checking = f"{BIN / 'python'} {tmp_path / 'check.py'}"
+    checking = f"{sys.executable} {tmp_path / 'check.py'}"
     async with model() as url:
         options = ["--check", checking, "--upstream", url, "--max-calls", "100", "--gate", str(gate)]
         code, lines, err = await pilot(tmp_path, "runs", "--retry", *options)

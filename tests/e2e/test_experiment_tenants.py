@@ -14,15 +14,14 @@ from semconv.attributes import TRIAL
 from tests.backends.supervise import wait_until
 from tests.e2e.line import Line, StartLine
 from tests.e2e.test_experiment import (
-    BIN,
     FORGED,
     REPORTING,
     RUN,
     attribute,
     command,
     model,
+    ran_experiment,
     recorded,
-    started,
 )
 
 HEADER: Final = "x-scope-orgid"
@@ -32,8 +31,6 @@ AS_RED: Final = REPORTING.replace(
     'headers = {"Content-Type": "application/json", "x-scope-orgid": "red"}',
 )
 """The workflow sends its trials' spans as the red tenant, and notes their ids."""
-
-pytestmark = pytest.mark.skipif(not (BIN / "blamespan").exists(), reason="the command is not installed")
 
 
 def post(line: Line, body: bytes, tenant: str) -> None:
@@ -51,10 +48,10 @@ def verdict(line: Line, tenant: str, *, run_id: str = RUN, version: int = 1) -> 
     return wait_until(decided, what=f"verdict {version} on {run_id} of {tenant}")
 
 
-async def experiment(folder: Path, line: Line, *options: str) -> tuple[int | None, str, str]:
+async def experiment(folder: Path, line: Line, *options: str) -> tuple[int, str, str]:
     async with model() as url:
         needed = ["--expect", "840", "--upstream", url, "--max-calls", "300", "--step", "0"]
-        process = await started(
+        return await ran_experiment(
             folder,
             RUN,
             *needed,
@@ -65,8 +62,6 @@ async def experiment(folder: Path, line: Line, *options: str) -> tuple[int | Non
             SERVICE=line.http,
             IDS=str(folder / "ids"),
         )
-        out, err = await process.communicate()
-    return process.returncode, out.decode(), err.decode()
 
 
 async def of_both(folder: Path, line: Line) -> dict[str, dict[str, Any]]:

@@ -14,7 +14,7 @@ import pytest
 
 from semconv.attributes import SCOPE_INSTRUMENT
 from tests.e2e.line import environment
-from tests.e2e.test_experiment import BIN, RUN, attribute, model, span, started
+from tests.e2e.test_experiment import RUN, attribute, model, ran_experiment, span
 
 TASK: Final = "12 tickets at 35 and 30 at 14"
 SERVICE: Final = '''
@@ -77,8 +77,6 @@ print(server.server_port, flush=True)
 server.serve_forever()
 '''
 
-pytestmark = pytest.mark.skipif(not (BIN / "blamespan").exists(), reason="the command is not installed")
-
 
 def recorded(folder: Path, *, with_tool: bool = False) -> Path:
     wrong, begin = "It is 820.", f"{TASK} ref 7" if with_tool else TASK
@@ -131,14 +129,13 @@ async def service(mode: str, folder: Path, upstream: str) -> AsyncIterator[str]:
         await process.wait()
 
 
-async def experimented(mode: str, folder: Path, *options: str) -> tuple[int | None, dict[str, Any], bytes]:
+async def experimented(mode: str, folder: Path, *options: str) -> tuple[int | None, dict[str, Any], str]:
     place = recorded(folder, with_tool="tool" in mode)
     async with model() as upstream, service(mode, folder, upstream) as url:
         known = ["--expect", "840", "--upstream", upstream, "--max-calls", "300", "--format", "json"]
-        process = await started(folder, str(place), *known, "--url", url, *options)
-        out, err = await process.communicate()
-    lines = out.decode().splitlines()
-    return process.returncode, json.loads(lines[-1]) if lines else {}, err
+        code, out, err = await ran_experiment(folder, str(place), *known, "--url", url, *options)
+    lines = out.splitlines()
+    return code, json.loads(lines[-1]) if lines else {}, err
 
 
 @pytest.mark.parametrize("mode", ["plain", "tool"])
@@ -192,13 +189,12 @@ async def test_a_redirect_is_not_followed_with_the_trials_address(tmp_path: Path
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
-        pytest.param("http://127.0.0.1:9/run", b"cannot be started", id="nothing listens"),
-        pytest.param("ftp://127.0.0.1/run", b"expected a URL that begins with http", id="another scheme"),
+        pytest.param("http://127.0.0.1:9/run", "cannot be started", id="nothing listens"),
+        pytest.param("ftp://127.0.0.1/run", "expected a URL that begins with http", id="another scheme"),
     ],
 )
-async def test_an_invalid_address_is_refused(tmp_path: Path, url: str, expected: bytes) -> None:
-    process = await started(
+async def test_an_invalid_address_is_refused(tmp_path: Path, url: str, expected: str) -> None:
+    code, _, err = await ran_experiment(
         tmp_path, str(recorded(tmp_path)), "--expect", "1", "--max-calls", "9", "--url", url
     )
-    _, err = await process.communicate()
-    assert (process.returncode, expected in err) == (2 if url.startswith("ftp") else 1, True), err
+    assert (code, expected in err) == (2 if url.startswith("ftp") else 1, True), err

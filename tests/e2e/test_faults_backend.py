@@ -6,7 +6,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterable
-from threading import Event
 
 import grpc
 import pytest
@@ -14,7 +13,6 @@ import pytest
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.encode import encode
 from semconv.model import TraceId
-from tests.backends.supervise import wait_until
 from tests.e2e.backend import Request
 from tests.e2e.line import Line, StartLine
 from tests.e2e.scripted_backend import CONTENT, Mood, Moody, Protocol, moody
@@ -102,26 +100,6 @@ def wait_for_settled(line: Line, count: int) -> None:
     raise AssertionError(f"not settled: {line.balance()}")
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_the_backends_retry_delay_is_honoured_and_nothing_is_sent_meanwhile(
-    start_line: StartLine, protocol: Protocol
-) -> None:
-    wish = 2.0
-    told = Mood(status=503, code=grpc.StatusCode.UNAVAILABLE, after_s=wish)
-    with moody(protocol) as backend:
-        backend.answer = lambda _: CONTENT if backend.asked else told
-        line = start_line(**to(backend, protocol))
-        send_plain(line, (1,))
-        wait_until(lambda: bool(backend.asked), what="the refusal")
-        send_plain(line, range(2, 6))
-        backend.await_taken(5)
-        first, second, *_ = backend.asked
-        assert not first.mood.takes
-        assert second.at - first.at >= wish
-        assert ids_in(second.request) >= {span_id(1)}  # the oldest goes first
-        assert sorted(backend.taken()) == numbered(5)
-
-
 def test_a_flapping_backend_gets_everything_once_and_what_came_first_first(start_line: StartLine) -> None:
     chance = random.Random(5)
     with moody("grpc") as backend:
@@ -136,44 +114,6 @@ def test_a_flapping_backend_gets_everything_once_and_what_came_first_first(start
         late = sum(1 for place, one in enumerate(taken) if abs(place - int(one, 16) + 1) > 40)
         assert late == 0
         line.await_items("forwarded", 60)
-
-
-def test_what_was_in_part_accepted_is_not_sent_again(start_line: StartLine) -> None:
-    with moody("grpc") as backend:
-        backend.answer = lambda _: Mood(rejected=3)
-        line = start_line(**to(backend, "grpc"))
-        send(line, encode([span(number) for number in range(1, 11)]))
-        line.await_items("rejected", 3)
-        assert (line.items("forwarded"), len(backend.asked)) == (7, 1)
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_one_span_among_a_thousand_that_the_backend_refuses_costs_no_other(
-    start_line: StartLine, protocol: Protocol
-) -> None:
-    bad = span_id(617)
-    refusal = Mood(status=400, code=grpc.StatusCode.INVALID_ARGUMENT)
-    with moody(protocol) as backend:
-        backend.answer = lambda request: refusal if bad in ids_in(request) else CONTENT
-        line = start_line(**to(backend, protocol))
-        send(line, encode([span(number) for number in range(1, 1001)]))
-        wait_for_settled(line, 1000)
-        assert sorted(backend.taken()) == [one for one in numbered(1000) if one != bad]
-        assert (line.items("forwarded"), line.items("rejected")) == (999, 1)
-
-
-def test_15_mb_over_http_reach_a_backend_that_takes_4_mib_over_grpc(start_line: StartLine) -> None:
-    text = random.Random(3).randbytes(50_000).hex()
-    spans = [span(number, attributes={"text": text, "number": number}) for number in range(1, 151)]
-    body = encode(spans)
-    assert len(body) > 15_000_000
-    with moody("grpc") as backend:
-        line = start_line(**to(backend, "grpc"))
-        send(line, body, way="http")
-        taken = backend.await_taken(150)
-        assert sorted(taken) == numbered(150)
-        assert max(len(asked.request.body) for asked in backend.asked) <= 4 << 20
-        assert all(asked.mood.takes for asked in backend.asked)
 
 
 def test_a_throttled_tenant_and_a_dead_signal_hold_up_only_themselves(start_line: StartLine) -> None:
@@ -195,22 +135,3 @@ def test_a_throttled_tenant_and_a_dead_signal_hold_up_only_themselves(start_line
         line.await_balance(received=40, acknowledged=40, forwarded=20, held=20)
         line.await_balance(Signal.LOGS, received=20, acknowledged=20, held=20)
         assert 1 <= len([asked for asked in backend.asked if not asked.mood.takes]) <= 16
-
-
-def test_a_slow_backend_slows_no_acknowledgement(start_line: StartLine) -> None:
-    may_answer = Event()
-
-    def answer(_: Request) -> Mood:
-        may_answer.wait(120)
-        return CONTENT
-
-    with moody("grpc") as backend:
-        backend.answer = answer
-        line = start_line(**to(backend, "grpc"))
-        try:
-            send_plain(line, range(1, 41))
-            assert line.balance() == {"received": 40, "acknowledged": 40, "held": 40}
-        finally:
-            may_answer.set()
-        line.await_items("forwarded", 40)
-        assert sorted(set(backend.taken())) == numbered(40)

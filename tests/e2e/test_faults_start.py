@@ -17,6 +17,7 @@ import pytest
 from collector_processor.core.disk import RUNS
 from collector_processor.journal.log_format import HEAD_BYTES, MAGIC
 from collector_processor.rebuild.encode import encode
+from tests.backends.forked import ran
 from tests.e2e.backend import grpc_backend
 from tests.e2e.line import Line, StartLine, environment
 from tests.e2e.traffic import send
@@ -51,14 +52,7 @@ def segment_in(folder: Path) -> Path:
 
 def refused(folder: Path, **settings: str) -> str:
     """Start a service that must refuse to, before it listens; return its last line."""
-    done = subprocess.run(
-        [*COMMAND, str(folder)],
-        env=environment(**settings),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = ran([*COMMAND, str(folder)], environ=environment(**settings))
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == "", "the addresses of a service that listens"
@@ -81,44 +75,6 @@ def test_of_a_journal_with_flipped_bits_the_sound_part_arrives_and_the_loss_is_c
         assert len(line.said("journal row is damaged: its items are lost")) == 2
         sent = {request.body for request in backend.requests}
         assert sum(any(marked(number) in body for body in sent) for number in range(1, 9)) == 6
-
-
-def test_a_row_that_a_flipped_bit_of_its_head_hides_is_counted_and_said(
-    start_line: StartLine, tmp_path: Path
-) -> None:
-    line = start_line(forward_endpoint=NOWHERE)
-    for number in range(1, 9):
-        send(line, marked(number))
-    line.server.kill()
-    segment = segment_in(tmp_path)
-    content = bytearray(segment.read_bytes())
-    content[content.rindex(MAGIC, 0, content.index(b"mark4"))] ^= 4
-    segment.write_bytes(content)
-    with grpc_backend() as backend:
-        line = start_line(forward_endpoint=backend.url)
-        line.await_items("forwarded", 7 * SPANS_A_REQUEST)
-        assert line.balance() == {"received": 24, "acknowledged": 24, "forwarded": 21, "lost": 3}
-        (said,) = line.said("acknowledged rows are missing from a journal segment")
-        assert said["items"] == SPANS_A_REQUEST
-
-
-def test_the_sound_part_of_a_truncated_journal_arrives_and_the_loss_is_reported(
-    start_line: StartLine, tmp_path: Path
-) -> None:
-    fill(start_line(forward_endpoint=NOWHERE, shutdown_s=0.5), range(1, 61))
-    segment = segment_in(tmp_path)
-    with segment.open("r+b") as file:
-        file.truncate(segment.stat().st_size // 2)
-    with grpc_backend() as backend:
-        line = start_line(forward_endpoint=backend.url)
-        line.await_items("held", 0)
-        balance = line.balance()
-        assert balance["forwarded"] >= 15 * SPANS_A_REQUEST
-        assert balance["lost"] >= 15 * SPANS_A_REQUEST
-        assert balance["acknowledged"] == balance["forwarded"] + balance["lost"] == 60 * SPANS_A_REQUEST
-        assert line.said("acknowledged rows are missing from a journal segment")
-        send(line, marked(99))
-        line.await_items("forwarded", balance["forwarded"] + SPANS_A_REQUEST)
 
 
 def test_files_of_another_version_are_refused_in_words_and_left_alone(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -23,7 +22,7 @@ from collector_processor.store.database.connection import open_database
 from collector_processor.store.jobs import JobRows
 from semconv.attributes import FAILURE_AGENT_NAME, FAILURE_FALLBACK, FAILURE_METHOD, FAILURE_MODEL
 from semconv.model import Trajectory
-from tests.backends.forked import fork
+from tests.backends.forked import fork, ran
 from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import Server, running, wait_until
 from tests.e2e.backend import Backend, grpc_backend
@@ -193,15 +192,8 @@ def test_without_the_token_an_analyzer_answers_only_probes(
 def test_contradicting_settings_are_refused_at_the_start(
     half: str, settings: dict[str, str], told: str, tmp_path: Path
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "analyzer", "serve", half],
-        env=environment(**settings),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    words = [sys.executable, "-m", "analyzer", "serve", half]
+    done = ran(words, environ=environment(**settings), folder=tmp_path)
     assert done.returncode == 2
     assert told in done.stderr
 

@@ -16,12 +16,10 @@ from typing import Any, Final
 
 import pytest
 
+from tests.backends.forked import ran
 from tests.backends.supervise import HOST, free_ports
-from tests.e2e.line import environment
-from tests.e2e.test_experiment import BIN, KEPT, WORKFLOW, attribute, model, span
+from tests.e2e.test_experiment import KEPT, WORKFLOW, attribute, model, span, variables
 from tests.e2e.test_experiment_retry import CHECK
-
-pytestmark = pytest.mark.skipif(not (BIN / "blamespan").exists(), reason="the command is not installed")
 
 PWNED: Final = "pwned"
 NAME: Final = f"../../{PWNED}/$(touch {PWNED})`touch {PWNED}`;touch {PWNED}\x1b[2J\x1b]0;x\x07\u202e\n#x"
@@ -62,22 +60,12 @@ def recorded(place: Path, total: int, elsewhere: str) -> Path:
     return place
 
 
-async def ran(folder: Path, *arguments: str, **more: str) -> tuple[int | None, str]:
+async def printed(folder: Path, *arguments: str, **more: str) -> tuple[int, str]:
     """Run a command of blamespan in the folder; return its exit code and all that it printed."""
-    process = await asyncio.create_subprocess_exec(
-        *(str(BIN / "blamespan"), *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        env=environment(
-            data_dir=str(folder / "data"),
-            OPENAI_API_KEY="none",
-            LITELLM_LOCAL_MODEL_COST_MAP="True",
-            **more,
-        ),
-        cwd=folder,
-    )
-    out, _ = await process.communicate()
-    return process.returncode, out.decode()
+    words = (sys.executable, "-m", "analyzer", *arguments)
+    own = variables(folder / "data", **more)
+    done = await asyncio.to_thread(ran, words, environ=own, folder=folder)
+    return done.returncode, done.stdout + done.stderr
 
 
 def unharmed(folder: Path, said: str) -> None:
@@ -108,7 +96,7 @@ async def test_an_experiment_on_a_hostile_run(tmp_path: Path, form: str) -> None
             "--format",
             form,
         ]
-        code, said = await ran(
+        code, said = await printed(
             folder,
             *("experiment", str(place), *options, "--keep", str(trials)),
             *("--", sys.executable, "workflow.py"),
@@ -130,7 +118,7 @@ async def test_a_retry_of_hostile_runs(tmp_path: Path) -> None:
     (folder / "check.py").write_text(CHECK)
     async with model() as url:
         options = ["--check", f"{sys.executable} check.py", "--upstream", url, "--max-calls", "60"]
-        code, said = await ran(
+        code, said = await printed(
             folder, "experiment", "runs", "--retry", *options, "--", sys.executable, "-c", WORKFLOW
         )
     assert code in {0, 1, 3}, said
@@ -145,7 +133,7 @@ async def test_faults_injected_into_a_hostile_run(tmp_path: Path) -> None:
     (folder / "workflow.py").write_text(WORKFLOW + KEPT)
     async with model() as url:
         options = ["--out", "faults.jsonl", "--expect", "840", "--upstream", url, "--max-calls", "100"]
-        code, said = await ran(
+        code, said = await printed(
             folder,
             *("inject", str(place), *options, "--kind", "wrong_value"),
             *("--", sys.executable, "workflow.py"),

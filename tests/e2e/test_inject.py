@@ -15,8 +15,9 @@ import pytest
 from aiohttp import web
 
 from analyzer.lab.evaluation.dataset import read_dataset
+from tests.backends.forked import ran
 from tests.e2e.line import environment
-from tests.e2e.test_experiment import BIN, RUN, WORKFLOW, span
+from tests.e2e.test_experiment import RUN, WORKFLOW, span, variables
 from tests.web_application import served
 
 REPORTING: Final = """
@@ -64,7 +65,7 @@ server.serve_forever()
 """
 """A service around the workflow, which uses each trial's environment for this request alone."""
 
-pytestmark = pytest.mark.skipif(not (BIN / "blamespan").exists(), reason="the command is not installed")
+INJECT: Final = (sys.executable, "-m", "analyzer", "inject")
 
 
 def passing(folder: Path) -> Path:
@@ -100,17 +101,13 @@ async def injected(
     program = folder / "workflow.py"
     program.write_text(WORKFLOW + (REPORTING if reports else ""))
     last = ("--url", service) if service else ("--", sys.executable, str(program))
-    process = await asyncio.create_subprocess_exec(
-        *(str(BIN / "blamespan"), "inject", str(passing(folder)), "--out", str(folder / "faults.jsonl")),
+    words = (
+        *(*INJECT, str(passing(folder)), "--out", str(folder / "faults.jsonl")),
         *("--expect", "840", "--upstream", url, "--max-calls", "500", *options),
         *("--format", "json", *last),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=environment(data_dir=str(folder), OPENAI_API_KEY="none", LITELLM_LOCAL_MODEL_COST_MAP="True"),
-        cwd=folder,
     )
-    out, err = await process.communicate()
-    return process.returncode, [json.loads(line) for line in out.splitlines()], err.decode()
+    done = await asyncio.to_thread(ran, words, environ=variables(folder), folder=folder)
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
 @asynccontextmanager
@@ -223,16 +220,11 @@ async def test_given_failures_are_compared_with_the_injected_ones(tmp_path: Path
         (("--", "true"), "expected --out FILE"),
     ],
 )
-async def test_wrong_usage_is_refused_before_anything_starts(
+def test_wrong_usage_is_refused_before_anything_starts(
     options: tuple[str, ...], expected: str, tmp_path: Path
 ) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(str(BIN / "blamespan"), "inject", str(passing(tmp_path)), "--expect", "840", *options),
-        stderr=asyncio.subprocess.PIPE,
-        env=environment(data_dir=str(tmp_path), COLUMNS="300"),
-        cwd=tmp_path,
-    )
-    _, err = await process.communicate()
-    assert process.returncode == 2
-    assert expected in err.decode()
+    words = (*INJECT, str(passing(tmp_path)), "--expect", "840", *options)
+    done = ran(words, environ=environment(data_dir=str(tmp_path), COLUMNS="300"), folder=tmp_path)
+    assert done.returncode == 2
+    assert expected in done.stderr
     assert not (tmp_path / "x.jsonl").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from collector_processor.rebuild.encode import encode
 from semconv.model import TraceId
 from tests.backends import install
 from tests.backends.fixtures import insist_on
+from tests.backends.forked import ran
 from tests.backends.kafka_broker import KafkaBroker
 from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import wait_until
@@ -354,6 +354,6 @@ def test_settings_that_cannot_work_are_refused_at_the_start(
 ) -> None:
     environ = environment(**{"queue": "kafka://127.0.0.1:9", "data_dir": str(tmp_path), **settings})
     command = [sys.executable, "-m", "analyzer", "serve"]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, check=False)
+    done = ran(command, environ=environ)
     assert (done.returncode, done.stderr.strip().count("\n")) == (2, 0)
     assert told in done.stderr

@@ -81,34 +81,22 @@ def partitions(line: Line) -> float:
     return line.sample("blamespan_kafka_partitions")
 
 
-def test_a_processor_signs_in_over_tls_and_its_password_appears_nowhere(
-    start_processor: StartProcessor, broker: KafkaBroker, identity: Identity
+@pytest.mark.parametrize("by", ["sasl", "mutual"])
+def test_a_processor_signs_in_by_password_or_certificate_and_no_password_appears(
+    start_processor: StartProcessor, broker: KafkaBroker, identity: Identity, by: str
 ) -> None:
-    chosen = topics(broker, "sasl")
-    url = (
-        f"kafka://{USER}:{PASSWORD}@{HOST}:{broker.sasl_port}"
-        f"?{chosen}&security.protocol=sasl_ssl&ssl.ca.location={identity.authority}"
-    )
+    files = f"&ssl.certificate.location={identity.certificate}&ssl.key.location={identity.key}"
+    who, port, protocol, more = {
+        "sasl": (f"{USER}:{PASSWORD}@", broker.sasl_port, "sasl_ssl", ""),
+        "mutual": ("", broker.mutual_port, "ssl", files),
+    }[by]
+    url = f"kafka://{who}{HOST}:{port}?{topics(broker, by)}&security.protocol={protocol}"
     with grpc_backend() as backend:
-        line = start_processor(forward_endpoint=backend.url, queue=url)
+        queue = f"{url}&ssl.ca.location={identity.authority}{more}"
+        line = start_processor(forward_endpoint=backend.url, queue=queue)
         send(line, encode(run(name(1))))
         assert line.verdict(name(1))["agent"] == "planner"
         assert PASSWORD not in line.server.log.read_text(errors="replace")
-
-
-def test_a_client_certificate_is_accepted_instead_of_a_password(
-    start_processor: StartProcessor, broker: KafkaBroker, identity: Identity
-) -> None:
-    chosen = topics(broker, "mutual")
-    url = (
-        f"kafka://{HOST}:{broker.mutual_port}?{chosen}&security.protocol=ssl"
-        f"&ssl.ca.location={identity.authority}"
-        f"&ssl.certificate.location={identity.certificate}&ssl.key.location={identity.key}"
-    )
-    with grpc_backend() as backend:
-        line = start_processor(forward_endpoint=backend.url, queue=url)
-        send(line, encode(run(name(2))))
-        assert line.verdict(name(2))["agent"] == "planner"
 
 
 def test_a_wrong_password_is_found_by_doctor_and_not_repeated(

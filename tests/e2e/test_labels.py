@@ -19,6 +19,7 @@ from analyzer.issues.labels.label_store import LabelStore
 from collector_processor.otlp import NO_TENANT
 from collector_processor.rebuild.encode import encode
 from semconv.model import Span, TraceId
+from tests.backends.forked import ran
 from tests.e2e.line import Line, StartLine, environment, starting
 from tests.e2e.traffic import send
 from tests.factories import agent, chat, tool, workflow
@@ -55,9 +56,7 @@ class Statement:
 
 def cli(data: Path, *arguments: object) -> Statement:
     command = [sys.executable, "-m", "analyzer", *map(str, arguments)]
-    ended = subprocess.run(
-        command, capture_output=True, text=True, timeout=300, check=False, env=environment(data_dir=str(data))
-    )
+    ended = ran(command, environ=environment(data_dir=str(data)))
     return Statement(code=ended.returncode, out=ended.stdout, err=ended.stderr)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import pytest
 from semconv.attributes import FAILURE_AGENT_NAME, FAILURE_DECISIVE
 from tests.backends import install
 from tests.backends.fixtures import insist_on
+from tests.backends.forked import ran
 from tests.backends.processes import Forwarding, RunningCollector, RunningJaeger, start_collector
 from tests.e2e.in_jaeger import as_stored, look, references, tags, trace_ids
 from tests.e2e.line import Line, environment, starting
@@ -53,13 +53,7 @@ def replay(file: Path, ends: Ends, protocol: str) -> dict[str, Any]:
     collector = ends.collector
     url = collector.otlp_grpc_endpoint if protocol == "grpc" else collector.otlp_http_endpoint
     options = ["--endpoint", url, "--protocol", protocol, "--format", "json", "--keep-times"]
-    done = subprocess.run(
-        [sys.executable, "-m", "analyzer", "replay", str(file), *options],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = ran([sys.executable, "-m", "analyzer", "replay", str(file), *options], environ=environment())
     told: dict[str, Any] = json.loads(done.stdout)
     return told
 

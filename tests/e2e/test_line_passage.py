@@ -128,35 +128,6 @@ def test_traffic_without_agents_is_neither_held_nor_judged(start_line: StartLine
         assert by_id(backend.spans(agents.trace_id)) == by_id(placed(agents.body)), "let go at the end"
 
 
-@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
-def test_a_signal_that_the_backend_does_not_support_is_counted_and_logged_once(
-    start_line: StartLine, protocol: str
-) -> None:
-    opened = (grpc_backend if protocol == "grpc" else http_backend)(takes=[Signal.TRACES])
-    with opened as backend:
-        line = start_line(forward_endpoint=backend.url, forward_protocol=protocol)
-        for number in range(1, 4):
-            send(line, log_request(record(trace=number)), signal=Signal.LOGS)
-            send(line, metric_request([2]), signal=Signal.METRICS)
-            send(line, everything(number))
-            line.await_items("unsupported", 2 * number, Signal.METRICS)
-            line.await_items("unsupported", number, Signal.LOGS)
-
-        backend.await_requests(Signal.TRACES, 3)
-        played = play_demo()
-        send(line, played.body)
-        assert carriers(backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS))
-        wait_until(lambda: line.verdicts("unsupported", Signal.LOGS) == 1, what="the event to be given up")
-
-    assert line.balance(Signal.LOGS) == {"received": 3, "acknowledged": 3, "unsupported": 3}
-    assert line.balance(Signal.METRICS) == {"received": 6, "acknowledged": 6, "unsupported": 6}
-    # Asked once, and not for every request or evaluation event.
-    asked = [one.signal for one in backend.refused]
-    assert (asked.count(Signal.METRICS), asked.count(Signal.LOGS)) == (1, 1)
-    told = line.said("backend does not take this signal: its items are dropped")
-    assert sorted(one["signal"] for one in told) == ["logs", "metrics"]
-
-
 def test_a_real_jaeger_refuses_logs_and_still_gets_traces(
     jaeger: RunningJaeger, start_line: StartLine
 ) -> None:

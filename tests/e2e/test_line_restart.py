@@ -1,4 +1,4 @@
-"""After a stop and a start, acknowledged spans are forwarded and every run gets one verdict."""
+"""A stop answers what has arrived, and a start behind a Collector loses nothing of a run."""
 
 from __future__ import annotations
 
@@ -20,36 +20,8 @@ from tests.backends.supervise import free_ports, wait_until
 from tests.e2e.backend import grpc_backend
 from tests.e2e.line import StartLine, environment
 from tests.e2e.spans import by_id, carriers, originals, placed
-from tests.e2e.traffic import CARRIERS, DEMO_SPANS, Doors, Way, play_demo, request, send, span_id
+from tests.e2e.traffic import CARRIERS, DEMO_SPANS, Doors, Way, play_demo, request, send
 from tests.otlp_requests import log_request, record
-
-DRAIN_S: Final = 1
-
-
-@pytest.mark.parametrize("write_back", ["late", "hold"])
-def test_a_run_cut_by_a_restart_gets_one_verdict(start_line: StartLine, write_back: str) -> None:
-    with grpc_backend() as backend:
-        played = play_demo()
-        half = DEMO_SPANS // 2
-        first = start_line(forward_endpoint=backend.url, write_back=write_back)
-        send(first, request(played.spans[:half]))
-        assert first.terminate() == 0
-        assert by_id(backend.spans(played.trace_id)) == by_id(placed(request(played.spans[:half])))
-
-        second = start_line(forward_endpoint=backend.url, write_back=write_back)
-        send(second, request(played.spans[half:]))
-
-        told = second.verdict(played.trace_id)
-        assert (told["status"], told["agent"], told["step"]) == ("attributed", "calculator", 9)
-        came = backend.await_spans(played.trace_id, DEMO_SPANS + (CARRIERS if write_back == "late" else 0))
-        assert len(backend.await_records(2)) == 2
-        assert second.terminate() == 0
-        came = backend.spans(played.trace_id)
-        (decisive,) = (one for one in came if one.is_decisive)
-        assert span_id(played.decisive) == (decisive.parent_id if decisive.is_carrier else decisive.id)
-        assert originals(came).keys() == by_id(placed(played.body)).keys()
-        assert {one.attributes["blamespan.failure.version"] for one in carriers(came)} in ({1}, set())
-
 
 SLOW_DISK: Final = """
 import os, pathlib, time
@@ -82,30 +54,6 @@ def test_a_request_that_waits_for_the_disk_at_the_shutdown_is_answered(
         wait_until((tmp_path / "has_begun").exists, what="the flush")
         assert line.terminate() == 0
         sent.result()
-
-
-def test_spans_that_were_not_sent_before_a_restart_are_sent_after_it(start_line: StartLine) -> None:
-    nowhere = f"http://127.0.0.1:{free_ports(1)[0]}"
-    played = play_demo()
-    first = start_line(forward_endpoint=nowhere, shutdown_s=DRAIN_S)
-    send(first, played.body)
-    send(first, log_request(record(trace=3)), signal=Signal.LOGS)
-    before = first.verdict(played.trace_id)
-    assert first.items("held") == DEMO_SPANS
-
-    assert first.terminate() == 0, "the backend is not waited for"
-
-    with grpc_backend() as backend:
-        second = start_line(forward_endpoint=backend.url)
-        came = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
-        events = backend.await_records(3)
-
-        assert originals(came) == by_id(placed(played.body))
-        assert second.verdict(played.trace_id) == before, "the verdict of before, not a second one"
-        assert {one.attributes["blamespan.failure.id"] for one in carriers(came)} == {before["failure_id"]}
-        assert len(events) == 3
-        assert second.terminate() == 0
-        assert len(backend.spans(played.trace_id)) == DEMO_SPANS + CARRIERS
 
 
 def test_a_restart_behind_a_collector_loses_nothing_of_a_run(

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 
-from collector_processor.otlp import NO_TENANT, Signal, TraceKey
+from collector_processor.otlp import NO_TENANT, TraceKey
 from collector_processor.store.verdicts import RunStore
 from semconv.attributes import (
     FAILURE_AGENT_NAME,
@@ -32,7 +32,6 @@ from tests.run_store import analyses_of
 HASTE_MS: Final = 100
 WITHDRAWALS: Final = 2
 """Places of a withdrawal: beside the old mark and under the root."""
-TENANT: Final = "x-scope-orgid"
 
 
 def await_analyses(folder: Path, played: Played, count: int) -> None:
@@ -111,56 +110,6 @@ def test_a_changed_verdict_supersedes_the_old_one_and_withdraws_its_blame(
         await_analyses(tmp_path, played, 2)
 
 
-def test_before_a_top_span_ends_a_verdict_is_provisional_and_only_on_the_page(
-    start_line: StartLine,
-) -> None:
-    with grpc_backend() as backend:
-        line = start_line(forward_endpoint=backend.url, idle_close=200, root_grace=HASTE_MS)
-        played = play_demo()
-        # What has ended while the writer still works: its agent and the workflow are to come.
-        so_far, rest = played.spans[:14], played.spans[14:]
-        agents = [one for one in so_far if "invoke_agent" in one.name]
-        send(line, request(one for one in so_far if one not in agents))
-        page = wait_until(lambda: line.run(played.trace_id), what="a provisional verdict")
-        assert page["provisional"]
-        assert carriers(backend.spans(played.trace_id)) == []
-
-        send(line, request([*agents, *rest]))
-
-        told = line.verdict(played.trace_id)
-        assert (told["version"], told["agent"]) == (1, "calculator")
-        after = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
-        assert [version for _, _, version in brief(after)] == [1, 1]
-
-
-def test_two_tenants_with_one_trace_id_stay_apart_and_keep_their_headers(start_line: StartLine) -> None:
-    with grpc_backend() as backend:
-        line = start_line(forward_endpoint=backend.url)
-        played = play_demo()
-        half = len(played.spans) // 2
-
-        def of(tenant: str) -> list[Placed]:
-            bodies = [
-                one.body for one in backend.of(Signal.TRACES) if one.headers.get(TENANT, "nobody") == tenant
-            ]
-            return placed(*bodies)
-
-        send(line, played.body, headers={TENANT: "red"})
-        send(line, request(played.spans[:half]), headers={TENANT: "blue"}, way="http")
-        wait_until(lambda: len(of("red")) == DEMO_SPANS + CARRIERS, what="red's verdict")
-        assert carriers(of("blue")) == [], "blue's run goes on"
-
-        send(line, request(played.spans[half:]), headers={TENANT: "blue"}, way="json")
-        wait_until(lambda: len(of("blue")) == DEMO_SPANS + CARRIERS, what="blue's verdict")
-
-        for tenant in ("red", "blue"):
-            assert originals(of(tenant)) == by_id(placed(played.body))
-            assert [version for _, _, version in brief(of(tenant))] == [1, 1]
-        assert of("nobody") == []
-        logs = backend.await_requests(Signal.LOGS, 2)
-        assert sorted(one.headers[TENANT] for one in logs) == ["blue", "red"]
-
-
 def test_the_evaluation_event_goes_through_a_real_collector(
     start_line: StartLine, collector_factory: CollectorFactory
 ) -> None:
@@ -184,24 +133,3 @@ def test_the_evaluation_event_goes_through_a_real_collector(
         spans = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
         (decisive,) = (one for one in spans if one.is_decisive)
         assert told[FAILURE_ID] == decisive.attributes[FAILURE_ID]
-
-
-def test_carriers_that_come_back_are_passed_on_and_never_judged(
-    start_line: StartLine, tmp_path: Path
-) -> None:
-    with grpc_backend() as backend:
-        line = start_line(forward_endpoint=backend.url, root_grace=HASTE_MS)
-        played = play_demo()
-        first, *rest = played.spans
-        send(line, request(rest))
-        spans = backend.await_spans(played.trace_id, DEMO_SPANS - 1 + CARRIERS)
-        (blames,) = (one.body for one in backend.of(Signal.TRACES) if carriers(placed(one.body)))
-
-        send(line, blames)
-        backend.await_spans(played.trace_id, len(spans) + CARRIERS)
-        # A trace that is reopened by something real is analysed again; carriers before it were not.
-        send(line, request([first]))
-        await_analyses(tmp_path, played, 2)
-
-        assert line.terminate() == 0
-        assert len(backend.spans(played.trace_id)) == len(spans) + CARRIERS + 1

@@ -12,14 +12,10 @@ from analyzer.cli.experiment_options import require_prices
 from analyzer.cli.output import WrongUsage
 
 
-@pytest.mark.parametrize(
-    ("library", "arguments"),
-    [("pyarrow", ["runs", "export", "--parquet", "x"]), ("duckdb", ["runs", "query", "x", "SELECT 1"])],
-)
-def test_without_the_extra_a_command_names_it(library: str, arguments: list[str], tmp_path: Path) -> None:
+def test_without_the_extra_a_command_names_it(tmp_path: Path) -> None:
     program = (
-        f"import sys; sys.modules[{library!r}] = None;"
-        f" from analyzer.cli.main import run; sys.exit(run({arguments!r}))"
+        "import sys; sys.modules['pyarrow'] = None; from analyzer.cli.main import run;"
+        " sys.exit(run(['runs', 'export', '--parquet', 'x']))"
     )
     ended = subprocess.run(
         [sys.executable, "-c", program],

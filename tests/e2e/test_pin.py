@@ -24,6 +24,8 @@ from collector_processor.rebuild.encode import encode, encode_logs
 from collector_processor.store.database.connection import open_database
 from collector_processor.writeback.outgoing import service_of
 from semconv.model import Event, LogRecord
+from tests.backends.forked import ran
+from tests.e2e.test_pytest_plugin import PYTEST
 from tests.e2e.test_run_command import PLAIN, WRONG, Provider, environment, quick, run, serving
 from tests.factories import span
 from tests.workflows import Place, keep_runs
@@ -62,10 +64,7 @@ def called(folder: Path, *words: str, **variables: str) -> subprocess.CompletedP
     own = {
         name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "ANTHROPIC_"))
     }
-    return subprocess.run(
-        [sys.executable, *words],
-        cwd=folder, env={**own, **variables}, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    return ran([sys.executable, *words], environ={**own, **variables}, folder=folder)
 
 
 def pin(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -74,7 +73,7 @@ def pin(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def pytest_of(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     given = words or ("pinned",)
-    return called(folder, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *given, **variables)
+    return called(folder, *PYTEST[1:], "-rs", *given, **variables)
 
 
 def record_again(folder: Path, program: str, provider: type[Provider]) -> None:

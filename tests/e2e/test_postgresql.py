@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 import sys
 from contextlib import suppress
 from functools import partial
@@ -17,6 +16,7 @@ import pytest
 
 from collector_processor.rebuild.encode import encode
 from semconv.model import Span, TraceId
+from tests.backends.forked import ran
 from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import wait_until
 from tests.e2e.backend import grpc_backend
@@ -41,7 +41,7 @@ def doctor(data: Path, url: str) -> dict[str, Any]:
     """Return the doctor's finding about the store."""
     command = [sys.executable, "-m", "analyzer", "doctor", "--format", "json"]
     environ = environment(data_dir=str(data), store_url=url)
-    said = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, check=False)
+    said = ran(command, environ=environ)
     found = [json.loads(line) for line in said.stdout.splitlines()]
     return next(one for one in found if one["check"] == "store")
 
@@ -249,7 +249,7 @@ def test_a_server_that_is_away_at_the_start_is_reported_and_nothing_is_accepted(
     server.stop()
     command = [sys.executable, "-m", "analyzer", "serve", "--format", "json", "--data-dir", str(tmp_path)]
     environ = environment(store_url=server.url().replace("postgres@", "postgres:hush@"))
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, check=False)
+    done = ran(command, environ=environ)
     assert done.returncode == 1
     assert "the store cannot be reached" in done.stderr.splitlines()[-1]
     assert "hush" not in done.stderr

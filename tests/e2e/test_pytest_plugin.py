@@ -7,12 +7,22 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.backends.forked import afresh, ran
 from tests.e2e.test_run_command import INSTRUMENTED, PLAIN, serving
 
+PYTEST = (
+    *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+    *("-p", "no:schemathesis", "-p", "no:inline_snapshot"),  # they take half of the time of all imports
+    *("-p", "no:randomly"),  # tests read the output in the order of the file
+    # A forked process has imported our package before pytest could rewrite the asserts in its plugin.
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
+)
+Ended = subprocess.CompletedProcess[str]
 SUITE = """
 import json, pytest
 from opentelemetry import trace
@@ -70,15 +80,12 @@ def suite(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(suite: Path, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options],
-        env=os.environ | variables, cwd=suite, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+def run(suite: Path, *options: str, start: Callable[..., Ended] = ran, **variables: str) -> Ended:
+    return start([*PYTEST, *options], environ=os.environ | variables, folder=suite)
 
 
 def test_a_failing_test_says_who_broke_it(suite: Path) -> None:
-    said = run(suite, "--blamespan", "--junitxml=junit.xml")
+    said = run(suite, "--blamespan", "--junitxml=junit.xml", start=afresh)
     assert "3 failed, 1 passed" in said.stdout
     assert said.stdout.count("blamespan: who broke it") == 2
     assert len(re.findall(r"^analyst, step 2 \(\d\d%\): .*3360", said.stdout, re.MULTILINE)) == 2
@@ -131,10 +138,7 @@ def test_runs_are_saved_and_can_be_judged_again(suite: Path) -> None:
     files = sorted(path.name for path in (suite / "runs").iterdir())
     assert files == [f"test_desk.py_test_{name}.json" for name in ("right", "wrong_30_", "wrong_in_a_loop")]
     command = (sys.executable, "-m", "analyzer", "attribute", "--failed", "--format", "json")
-    said = subprocess.run(
-        [*command, "runs/test_desk.py_test_wrong_30_.json"],
-        cwd=suite, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    said = ran([*command, "runs/test_desk.py_test_wrong_30_.json"], environ=os.environ, folder=suite)
     assert json.loads(said.stdout)["agent"] == "analyst"
 
 
@@ -301,7 +305,7 @@ def test_programs_without_telemetry_and_subprocesses_are_seen(suite: Path) -> No
     (suite / "conftest.py").write_text("")
     (suite / "test_desk.py").write_text(OTHERS)
     with serving() as url:
-        said = run(suite, "--blamespan-calls", "-n", "2", OPENAI_BASE_URL=url)
+        said = run(suite, "--blamespan-calls", "-n", "2", start=afresh, OPENAI_BASE_URL=url)
     assert "3 failed, 1 passed" in said.stdout, said.stdout
     assert len(re.findall(r"^analyst, step \d \(\d\d%\): .*3,530", said.stdout, re.MULTILINE)) == 3
 
@@ -325,6 +329,6 @@ def test_a_forked_process_ends_its_session_without_the_recorder(suite: Path) -> 
     (suite / "conftest.py").write_text("")
     (suite / "test_desk.py").write_text(FORKED)
     with serving() as url:
-        said = run(suite, "--blamespan-calls", OPENAI_BASE_URL=url)
+        said = run(suite, "--blamespan-calls", start=afresh, OPENAI_BASE_URL=url)
     assert "1 failed" in said.stdout, said.stdout
     assert re.search(r"^analyst, step \d \(\d\d%\): .*3,530", said.stdout, re.MULTILINE)

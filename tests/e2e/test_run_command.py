@@ -22,6 +22,7 @@ import pytest
 from analyzer.programs.child import run_child
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.decode import decode
+from tests.backends.forked import ran
 from tests.backends.supervise import wait_until
 from tests.e2e.backend import grpc_backend
 from tests.loopback import serve_http
@@ -122,11 +123,14 @@ def serving(provider: type[BaseHTTPRequestHandler] = Provider) -> Iterator[str]:
 
 
 def run(folder: Path, *words: str, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "analyzer", "run", *words],
-        cwd=folder, env=environment(**variables), input=stdin, capture_output=True, text=True, timeout=300,
-        check=False,
-    )  # fmt: skip
+    return blamespan(folder, "run", *words, stdin=stdin, **variables)
+
+
+def blamespan(
+    folder: Path, *words: str, stdin: str = "", **variables: str
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "analyzer", *words]
+    return ran(command, environ=environment(**variables), folder=folder, given=stdin)
 
 
 def environment(**variables: str) -> Mapping[str, str]:
@@ -149,10 +153,7 @@ def test_a_program_that_has_never_heard_of_spans_is_judged(plain: Path, provider
     assert "3,630" in ended.stderr  # the right result
     saved = (plain / "run.json").read_text()
     assert "verysecret" not in saved
-    again = subprocess.run(
-        [sys.executable, "-m", "analyzer", "attribute", "run.json", "--format", "json"],
-        cwd=plain, env=environment(), capture_output=True, text=True, timeout=300, check=True,
-    )  # fmt: skip
+    again = blamespan(plain, "attribute", "run.json", "--format", "json")
     assert json.loads(again.stdout)["agent"] == "analyst"
 
 
@@ -297,10 +298,7 @@ def test_a_run_that_only_its_user_calls_failed_is_failed_in_its_file_too(
     ended = run(tmp_path, *words, "--format", "json", "--save", "run.json", "--", sys.executable, "sales.py")
     here = json.loads(ended.stdout)
     assert here["status"] == "attributed", ended.stderr
-    again = subprocess.run(
-        [sys.executable, "-m", "analyzer", "attribute", "run.json", "--format", "json"],
-        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300, check=True,
-    )  # fmt: skip
+    again = blamespan(tmp_path, "attribute", "run.json", "--format", "json")
     there = json.loads(again.stdout)
     assert [there[key] for key in ("status", "agent", "step")] == [
         here[key] for key in ("status", "agent", "step")

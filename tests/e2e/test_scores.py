@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
@@ -62,7 +63,9 @@ def documented(start: str) -> str:
 
 
 class PhoenixServer:
-    """With authentication: a key opens REST, OTLP and GraphQL."""
+    """With authentication: a key opens REST, OTLP and GraphQL. It serves one test after the other."""
+
+    name = "phoenix"
 
     writes = 4  # the first is written again, over itself
     of_failed = span_id(1)
@@ -105,6 +108,13 @@ class PhoenixServer:
         projects = json.loads(answer)["data"]["projects"]["edges"]
         return [span["node"]["spanId"] for one in projects for span in one["node"]["spans"]["edges"]]
 
+    def clear(self) -> None:
+        """Delete all runs, with their scores."""
+        always = "start_time=2000-01-01T00:00:00Z&end_time=2100-01-01T00:00:00Z"
+        path, key = f"v1/projects/default/traces?{always}", f"Bearer {PHOENIX_KEY}"
+        assert asked(f"{self.url}/{path}", "DELETE", Authorization=key)[0] == 204
+        assert self.shown() == {}
+
     def expected(self, run: str, *scores: Shown) -> Found:
         """Return what is shown of a run: its evaluation stands at its trace too."""
         of_spans = {(name, span): (label, score, kind) for name, span, label, score, kind in scores}
@@ -113,6 +123,7 @@ class PhoenixServer:
 
 
 class MlflowServer:
+    name = "mlflow"
     writes = 2  # the first is found
     of_failed = f"tr-{RUN}"
 
@@ -156,6 +167,15 @@ class MlflowServer:
         body = {"locations": [place], "filter": documented("feedback.")}
         _, answer = asked(f"{self.url}/api/3.0/mlflow/traces/search", "POST", json.dumps(body).encode())
         return [one["trace_id"] for one in json.loads(answer).get("traces", [])]
+
+    def clear(self) -> None:
+        """Delete all runs, with their scores."""
+        until_ms = time.time_ns() // 10**6 + 10**9
+        body = {"experiment_id": self.experiment, "max_timestamp_millis": until_ms}
+        status, text = asked(
+            f"{self.url}/api/2.0/mlflow/traces/delete-traces", "POST", json.dumps(body).encode()
+        )
+        assert status == 200, text
 
     def expected(self, _run: str, *scores: Shown) -> Found:
         return {(name, span): (label, score, kind) for name, span, label, score, kind in scores}
@@ -246,18 +266,32 @@ SERVERS: Final[Mapping[str, tuple[Any, Any]]] = {
 TOOL, WRITER, ROOT = span_id(6), span_id(8), span_id(1)
 
 
-@pytest.mark.parametrize("name", [*SERVERS])
-def test_a_tenants_verdict_is_scored_once_and_its_correction_replaces_it(name: str, tmp_path: Path) -> None:
-    opened, server_of = SERVERS[name]
+@pytest.fixture(scope="module", params=[*SERVERS])
+def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Yield a backend for all tests of the module: Phoenix takes 14 s of CPU to start."""
+    opened, server_of = SERVERS[request.param]
+    with opened(tmp_path_factory.mktemp(request.param)) as url:
+        yield server_of(url)
+
+
+@pytest.fixture
+def backend(running: Any) -> Iterator[Any]:
+    """Yield a backend that has no run."""
+    yield running
+    running.clear()
+
+
+def test_a_tenants_verdict_is_scored_once_and_its_correction_replaces_it(
+    backend: Any, tmp_path: Path
+) -> None:
     as_json = {"Content-Type": "application/json", **ACME}
-    with opened(tmp_path) as url, starting(tmp_path) as start, relayed(url) as relay:
-        backend = server_of(url)
+    with starting(tmp_path) as start, relayed(backend.url) as relay:
 
         def serve() -> Line:
             return start(
-                forward_endpoint=url,
+                forward_endpoint=backend.url,
                 forward_protocol="http/protobuf",
-                scores=f"{name}@acme={relay.url}",
+                scores=f"{backend.name}@acme={relay.url}",
                 carriers="none",
                 **backend.settings,
                 **{
@@ -269,7 +303,7 @@ def test_a_tenants_verdict_is_scored_once_and_its_correction_replaces_it(name: s
 
         def shows(sent: int, *scores: Shown) -> None:
             """Wait until so many entries were sent since the restart, then look."""
-            lane = f"scores:{name}@x-scope-orgid=acme"
+            lane = f"scores:{backend.name}@x-scope-orgid=acme"
             wait_until(
                 lambda: line.labelled("blamespan_verdicts_sent", "signal")[lane] == sent,
                 what=f"{sent} entries; the log ends:\n{line.server.tail()}",
@@ -309,15 +343,12 @@ def test_a_tenants_verdict_is_scored_once_and_its_correction_replaces_it(name: s
         shows(4)
 
 
-@pytest.mark.parametrize("name", [*SERVERS])
-def test_a_persons_score_becomes_a_label_and_a_later_label_is_kept(name: str, tmp_path: Path) -> None:
-    opened, server_of = SERVERS[name]
-    with opened(tmp_path) as url, starting(tmp_path) as start, relayed(url) as relay:
-        backend = server_of(url)
+def test_a_persons_score_becomes_a_label_and_a_later_label_is_kept(backend: Any, tmp_path: Path) -> None:
+    with starting(tmp_path) as start, relayed(backend.url) as relay:
         line = start(
-            forward_endpoint=url,
+            forward_endpoint=backend.url,
             forward_protocol="http/protobuf",
-            scores=f"{name}+labels={relay.url}",
+            scores=f"{backend.name}+labels={relay.url}",
             score_read_s=0.5,
             carriers="none",
             **backend.settings,
@@ -397,20 +428,17 @@ def standing(verdict: Mapping[str, Any], root: str) -> list[Shown]:
     ]
 
 
-@pytest.mark.parametrize("name", [*SERVERS])
 def test_every_run_has_the_scores_of_its_last_verdict_once_whenever_the_service_is_killed(
-    name: str, tmp_path: Path
+    backend: Any, tmp_path: Path
 ) -> None:
     seed = int(os.environ.get("BLAMESPAN_TEST_SEED", "0")) or random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")
     chance, statements = random.Random(seed), ({"agent": "writer", "step": 3}, {"failed": False})
-    opened, server_of = SERVERS[name]
-    with opened(tmp_path) as url, starting(tmp_path) as start, relayed(url) as relay:
-        backend = server_of(url)
+    with starting(tmp_path) as start, relayed(backend.url) as relay:
         settings = {
-            "forward_endpoint": url,
+            "forward_endpoint": backend.url,
             "forward_protocol": "http/protobuf",
-            "scores": f"{name}={relay.url}",
+            "scores": f"{backend.name}={relay.url}",
             "carriers": "none",
             **backend.settings,
         }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ import psycopg
 
 from analyzer.cli.demo_run import RIGHT_ANSWER, TASK
 from semconv.attributes import FAILURE_FALLBACK, FAILURE_METHOD
+from tests.backends.forked import ran
 from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import running, wait_until
 from tests.e2e.backend import grpc_backend
@@ -288,10 +288,8 @@ def test_the_history_of_a_store_in_postgresql_is_exported_by_tenant_and_asked_wi
     environ = environment(store_url=server.url(), PYTHONPATH=str(Path.cwd()))
 
     def command(*arguments: str) -> list[dict[str, Any]]:
-        said = subprocess.run(
-            [sys.executable, "-m", "analyzer", *arguments, "--format", "json"],
-            env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True,
-        )  # fmt: skip
+        words = [sys.executable, "-m", "analyzer", *arguments, "--format", "json"]
+        said = ran(words, environ=environ, folder=tmp_path)
         return [json.loads(line) for line in said.stdout.splitlines()]
 
     with grpc_backend() as backend:
@@ -325,6 +323,6 @@ def test_the_history_of_a_store_in_postgresql_is_exported_by_tenant_and_asked_wi
 def test_pages_without_a_shared_store_are_refused_with_words(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "analyzer", "serve", "pages"]
     environ = environment(data_dir=str(tmp_path))
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, check=False)
+    done = ran(command, environ=environ)
     assert done.returncode == 2
     assert "BLAMESPAN_STORE_URL is not set" in done.stderr

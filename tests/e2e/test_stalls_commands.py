@@ -49,6 +49,7 @@ Asked: TypeAlias = tuple[str, str, bytes]
 """A request's name, the end of its path, and its body."""
 CHAT: Final = "chat/completions"
 TOOLS: Final = "tools"
+TRIAL: Final = "a-trial-of-the-gateway-"
 RUNS: Final = {shape: 100 + number for number, shape in enumerate(SHAPES)}
 
 
@@ -113,23 +114,23 @@ def test_the_gateway_stalls_on_no_request(tmp_path: Path) -> None:
 
 def _of_gateway(folder: Path) -> Found:
     found = Found()
-    for shape in ("history", "wide"):
+    for shape, worst in (("wide", ()), ("history", _worst())):
         file = folder / f"{shape}.json"
         file.write_bytes(to_json(Signal.TRACES, encode(failed(shape, RUNS[shape]))))
-        _ask_each(folder / f"log-{shape}", file, _recorded(_tape(file)), found)
-    for number, worst in enumerate(_worst()):  # each ends its trial: the next would not be read
-        _ask_each(folder / f"log-{number}", folder / "history.json", [worst], found)
+        _ask_each(folder / f"log-{shape}", file, worst, found)
     return found
 
 
-def _ask_each(log: Path, tape: Path, asked: Iterable[Asked], found: Found) -> None:
-    """Send requests to a gateway of their own."""
-    words = ["gateway", "--tape", str(tape), "--format", "json", "--allow-tool", "search"]
+def _ask_each(log: Path, tape: Path, worst: Iterable[Asked], found: Found) -> None:
+    """Send a gateway the calls of its tape, then other requests, each of which ends a trial of its own."""
+    words = ["gateway", "--tape", str(tape), "--format", "json", "--allow-tool", "search", "--trial", TRIAL]
     with probed(log, words, partial(announced_in, log, "base_url")) as one:
-        for name, path, body in asked:
+        own = ((TRIAL, asked) for asked in _recorded(_tape(tape)))
+        others = ((f"{TRIAL}{number}", asked) for number, asked in enumerate(worst))
+        for trial, (name, path, body) in (*own, *others):
+            base = one.line.announced["base_url"].replace(TRIAL, trial)
+            base = base.removesuffix("/v1") if path == TOOLS else base
             with found.during(one, name, rest_s=0.05):
-                base = one.line.announced["base_url"]
-                base = base.removesuffix("/v1") if path == TOOLS else base
                 assert _post(f"{base}/{path}", body) < 500
 
 

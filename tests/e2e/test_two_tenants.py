@@ -57,6 +57,10 @@ def listed(line: Line, tenant: str) -> list[dict[str, Any]]:
     return [one for one in found if not one["provisional"]]
 
 
+def is_found(line: Line, tenant: str) -> bool:
+    return bool(read_json(line, "/api/runs?q=task", tenant)["runs"])
+
+
 def has_issue(line: Line, tenant: str) -> bool:
     return bool(read_json(line, "/api/issues", tenant)["issues"])
 
@@ -93,6 +97,7 @@ def test_two_tenants_with_one_run_id_see_each_their_own(start_line: StartLine) -
     for tenant in OWN:
         wait_until(partial(listed, line, tenant), what="a verdict", timeout_s=300)
         wait_until(partial(has_issue, line, tenant), what="an issue", timeout_s=300)
+        wait_until(partial(is_found, line, tenant), what="the searched text", timeout_s=300)
     paths = ["/api/runs", "/api/issues", "/runs", "/issues", "/api/runs?q=task"]
     paths += [f"/api/runs/{shared}{rest}" for rest in ("", "/steps")]
     paths += [f"/runs/{shared}{rest}" for rest in ("", "/run.json", "/report.html")]

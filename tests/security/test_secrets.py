@@ -14,7 +14,7 @@ import pytest
 
 from analyzer.service.all_in_one import Running, running_service
 from analyzer.telemetry.json_lines import JsonFormatter
-from analyzer.web.pages.front import shown_settings
+from analyzer.web.front import shown_settings
 from collector_processor.exporters import open_exporter
 from collector_processor.otlp import NO_TENANT, Delivered, Signal
 from collector_processor.otlp.answers import RpcCode, failure

@@ -78,6 +78,12 @@ async def test_the_right_answer_is_shown_only_when_allowed() -> None:
     assert "the-secret-answer" in str(shown.prompts)
 
 
+def test_a_run_without_its_right_answer_is_one_object_for_all_who_read_it() -> None:
+    seen = Attributor().seen(RUN)
+    assert seen.reference is None
+    assert Attributor().seen(seen) is seen
+
+
 async def test_a_prompt_that_was_too_long_is_asked_again_with_less() -> None:
     long = run(*(step(f"agent{n % 3}", f"{n} " * 4_000) for n in range(30)), task="t")
     too_long = ModelError("context", kind=ModelFailure.CONTEXT_TOO_LONG)

@@ -8,7 +8,7 @@ from itertools import count as numbers
 
 import pytest
 
-from analyzer.cli.backtested_runs import NamedIssue
+from analyzer.cli.commands.backtest import NamedIssue
 from analyzer.experiment.backtest.findings import finished, most_broken, report
 from analyzer.experiment.backtest.plan import Outcome, Plan, Side, Verdict
 from analyzer.experiment.call_budget import Spent

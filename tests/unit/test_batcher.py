@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from collector_processor.core.fair import Batcher
+from collector_processor.core.fair import Batcher, Pace
 
 
 class Counter:
@@ -130,3 +130,11 @@ async def test_several_calls_are_made_at_once_where_that_is_allowed_and_share_wh
     assert await asyncio.gather(*asked) == [str(number) for number in range(6)]
     assert counter.most_running == 2
     assert [len(call) for call in counter.calls] == [3, 2, 1]
+
+
+async def test_what_waited_for_its_pace_is_not_early_when_it_starts() -> None:
+    pace, early = Pace(60.0), list[bool]()
+    pace.begin()
+    pace.then(lambda: early.append(pace.early_s > 0))
+    pace.hurry()
+    assert early == [False]

@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pytest
 
+from analyzer.issues.correcting import Outcome
 from analyzer.issues.labels.commands import MOST, MOST_OF_TENANT, CommandKind, Commands
-from analyzer.issues.labels.correcting import Outcome
 from analyzer.service.commands import CommandGiver, CommandTask, UnansweredError, nothing
 from collector_processor.core.disk import RUNS, StoreError
 from collector_processor.otlp import NO_TENANT, Tenant

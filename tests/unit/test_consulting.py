@@ -84,6 +84,25 @@ async def test_a_step_that_kills_its_process_is_tried_again_unless_it_took_too_l
     assert ("CPU time" in (found.error or "")) is used_up_cpu
 
 
+async def test_a_process_that_was_started_ahead_does_the_first_analysis_whichever_it_is() -> None:
+    for _ in range(8):  # an analysis has one of eight slots by its id, which is random
+        started = list[Dying]()
+
+        async def start(started: list[Dying] = started) -> Worker:
+            started.append(Dying(used_up_cpu=True))
+            return started[-1]
+
+        pool = Pool(start, size=8)
+        await pool.start_ahead()
+        await pool.start_ahead()
+        model = ScriptedModel(replies=[])
+        stepping = partial(pool.step, instead=ThreadSteps(analyst(model).steps))
+        found = (await analyst(model, stepping=stepping).analyse(RUN)).attribution
+        assert "CPU time" in (found.error or "")
+        assert len(started) == 1
+        await pool.close()
+
+
 async def test_a_thread_that_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consulting, "THREAD_S", 0.1)
     go_on = threading.Event()

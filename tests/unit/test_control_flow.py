@@ -221,6 +221,17 @@ CANCELS = {
         top=raising("starlette.websockets.WebSocketDisconnect", "1001"), middle=QUIET, call=CANCELLED
     ),
     "application's word for it": everywhere("ClientDisconnectedError", "tab closed"),
+    "gRPC's code": everywhere(
+        "grpc.aio.AioRpcError", "<AioRpcError of RPC that terminated with:\n\tstatus = StatusCode.CANCELLED"
+    ),
+    "gRPC's code in Go": everywhere("*fmt.wrapError", "ask: rpc error: code = Canceled desc = closing"),
+    "gRPC's code in Java": everywhere("io.grpc.StatusRuntimeException", "CANCELLED: call was cancelled"),
+    "task that a scheduler revoked": everywhere("celery.exceptions.TaskRevokedError", "revoked"),
+    "swift": everywhere("CancellationError", "CancellationError()"),
+    "socket closed by an interrupt": everywhere("java.nio.channels.ClosedByInterruptException"),
+    "program stopped by its host": everywhere("SystemExit", "143"),
+    "message of an unknown class": everywhere("WorkflowStopped", "workflow was terminated by user"),
+    "in brackets": lift(**each({"error": "[Request interrupted by user]"})),
     "client gone": (
         span(100, name="POST /ask", kind=2, start=0, end=110, attributes={"http.response.status_code": 499}),
         replace(workflow(1, end=100, **CANCELLED), parent_id=span(100).span_id),
@@ -259,6 +270,14 @@ FAILURES = {
     ),
     "class of the application": (everywhere("shop.errors.PaymentInterrupted", "card declined"), "warden"),
     "same name, other package": (everywhere("shop.errors.CancelledError", "order 5 is void"), "warden"),
+    "gRPC's code for a call that took too long": (
+        everywhere("AioRpcError", "<AioRpcError of RPC that terminated with:\n\tstatus = StatusCode.LATE"),
+        "warden",
+    ),
+    "program that ended itself": (everywhere("SystemExit", "2"), "warden"),
+    "token that was revoked": (everywhere("shop.errors.TokenRevokedError", "token 5"), "warden"),
+    "deed of a customer": (everywhere("shop.errors.OrderError", "cancelled by the customer"), "warden"),
+    "user without rights": (everywhere("shop.errors.AccessError", "user lacks permission"), "warden"),
     "everyday word": (everywhere("Cancelled", "order 5 is void"), "warden"),
     "permission that is missing": (everywhere("PermissionRequired", "key is read-only"), "warden"),
     "connection that a server closed": (everywhere("ServerDisconnectedError", "closed"), "warden"),
@@ -465,6 +484,14 @@ def test_the_reason_names_what_is_waited_for_and_what_was_running() -> None:
     assert cancelled.verdict.reason == ended
 
 
+@pytest.mark.parametrize("words", ["User denied permission", "tool call was rejected by the user"])
+def test_a_call_that_a_person_did_not_allow_fails_nobody(words: str) -> None:
+    answer = "Understood, I leave lift 7 as it is."
+    refused = raising("ToolPermissionDenied", words)
+    spans = (*at_tool(refused), chat(85, parent=2, start=85, end=88, answer=answer))
+    assert judged(ordered(*spans)).status is Status.NO_FAILURE
+
+
 def test_a_tool_that_pydantic_ai_put_off_waits_whatever_its_status() -> None:
     put_off = {"attributes": {"pydantic_ai.tool.deferral.name": "ApprovalRequired"}}
     assert judged(ordered(*at_tool(put_off))).status is Status.WAITING
@@ -485,6 +512,7 @@ def test_adks_own_answer_to_a_call_that_needs_a_confirmation_is_a_wait() -> None
 
     assert status(answer) is Status.WAITING
     assert status(other) is not Status.WAITING
+    assert status(json.dumps({"id": 4, "error": {"code": 409}})) is not Status.WAITING
 
 
 @pytest.mark.parametrize("name", ["everywhere", "below a quiet top"])

@@ -210,6 +210,20 @@ def test_what_people_write_is_no_conversation_of_agents(texts: list[Any]) -> Non
             read_recording(form.encode())
 
 
+def test_a_chat_of_people_in_a_matrix_room_is_no_conversation_of_agents() -> None:
+    said = {"msgtype": "m.text", "body": "The agent failed: connection refused"}
+    event = {
+        "type": "m.room.message",
+        "sender": "@bob:x.org",
+        "content": said,
+        "origin_server_ts": 1,
+        "event_id": "$1",
+    }
+    for found in ([event, event], {"room_name": "Ops", "messages": [event, event]}):
+        with pytest.raises(UnreadableInput, match="a chat of people in a Matrix room"):
+            read_recording(json.dumps(found).encode())
+
+
 @pytest.mark.parametrize(
     "log",
     [

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from analyzer.issues.beside_verdicts import text_row
-from analyzer.issues.labels.correcting import follow_labels
+from analyzer.issues.correcting import follow_labels
 from analyzer.issues.labels.kept_run import pack
 from analyzer.issues.labels.label_store import LabelStore, PackedRun
 from analyzer.issues.labels.labelling import AcceptedLabel, accept_label

@@ -13,7 +13,8 @@ import pytest
 
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.file_text import split_text
-from analyzer.recordings.read_files import FORMATS, read_recording
+from analyzer.recordings.formats import FORMATS
+from analyzer.recordings.read_files import read_recording
 from analyzer.recordings.recording import FileFormat
 from benchmarks.hostile.files import grown, lengthened, mutations
 from benchmarks.hostile.files import read as read_mutation

@@ -9,7 +9,7 @@ import pytest
 
 from analyzer.api.local import attribute, read_runs
 from analyzer.recordings.file_text import split_text
-from analyzer.recordings.read_files import FORMATS
+from analyzer.recordings.formats import FORMATS
 from analyzer.recordings.recording import FileFormat
 from semconv.model import Status, StepKind
 from tools.references.files_reference import PAGE, page

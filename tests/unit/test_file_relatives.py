@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import yaml
@@ -13,7 +13,8 @@ import yaml
 from analyzer.api.local import attribute, read_runs
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.file_text import split_text
-from analyzer.recordings.read_files import FORMATS, read_recording
+from analyzer.recordings.formats import FORMATS
+from analyzer.recordings.read_files import read_recording
 from semconv.model import Status
 from tests.message_runs import ANSWER, CALL, ERROR, TASK, USER, run, told, tools
 
@@ -62,6 +63,24 @@ def test_a_format_is_read_as_other_programs_pass_it_on(name: str, written: str) 
         pytest.skip("a search has a hit for each record")
     found = document(name)
     assert sorted(steps(WRITTEN[written](found))) == sorted(steps(json.dumps(found)))
+
+
+CLOSED: Final = {"zipkin-spans.json", "langgraph-updates.jsonl", "ag2-chat-messages.json"}
+"""Formats whose keys are few or names of agents: another key makes them another format."""
+
+
+@each_json
+def test_a_key_that_a_later_version_adds_changes_nothing_or_is_refused(name: str) -> None:
+    def later(one: Any) -> Any:
+        return {**one, "addedInV9": "x"} if isinstance(one, dict) else one
+
+    found = document(name)
+    added = json.dumps(list(map(later, found)) if isinstance(found, list) else later(found))
+    if name in CLOSED:
+        with pytest.raises(UnreadableInput, match="addedInV9"):
+            steps(added)
+    else:
+        assert steps(added) == steps(json.dumps(found))
 
 
 @pytest.mark.parametrize("name", [name for name in JSON if len(records(name)) > 1])
@@ -476,6 +495,7 @@ def test_members_of_a_team_of_agno_work_inside_the_calls_that_delegate_to_them()
     ("data", "said"),
     [
         (b"PK\x03\x04\x14\x00", "a zip archive: unpack it"),
+        (b"trace.json".ljust(257, b"\0") + b"ustar\x0000" + bytes(247), "a tar archive: unpack it"),
         (b"{\n  resource: {\n    attributes: {} },\n  traceId: 'a'\n}\n", "Node's print of values, not JSON"),
         (
             b"Activity.TraceId:            4bf9\nActivity.SpanId: 1\n",

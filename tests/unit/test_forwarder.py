@@ -175,11 +175,12 @@ async def test_rows_that_came_another_way_go_apart(tmp_path: Path) -> None:
         assert {f"hop{n % 2}" for n in numbers_in(sent.body)} == set(sent.hops)
 
 
-async def test_what_is_too_large_for_the_backend_goes_in_pieces(tmp_path: Path) -> None:
-    backend = MemoryExporter(max_bytes=2000)
+@pytest.mark.parametrize("most", [2000, len(many_spans(100, payload=50)) - 1])
+async def test_what_is_too_large_for_the_backend_goes_in_pieces(tmp_path: Path, most: int) -> None:
+    backend = MemoryExporter(max_bytes=most)
     async with bench(tmp_path, backend) as at:
         await at.store(many_spans(100, payload=50))
-    assert max(len(sent.body) for sent in backend.requests) <= 2000
+    assert max(len(sent.body) for sent in backend.requests) <= most
     assert numbers_in(*(sent.body for sent in backend.requests)) == list(range(1, 101))
     assert at.counts().forwarded == 100
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from analyzer.issues.labels.correcting import Corrections
+from analyzer.issues.correcting import Corrections
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.labelling import accept_label
 from analyzer.issues.labels.run_label import LabelKind, Statement

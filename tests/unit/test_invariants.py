@@ -13,12 +13,11 @@ import pytest
 
 from analyzer.analyses.analyst import RunAnalyst
 from analyzer.history.broken import TENTATIVE, Violation, accusations, violations
-from analyzer.history.facts import MAX_BYTES, Facts, collect, pack, unpack
+from analyzer.history.facts import MAX_BYTES, Facts, collect, key_of, leaves_of, pack, unpack
 from analyzer.history.invariants import Kind
 from analyzer.history.known_runs import KnownRuns, known_run
 from analyzer.history.mining import UNREMARKABLE, Mined, mine
 from analyzer.history.spectrum import Said
-from analyzer.history.values import key_of, leaves_of
 from analyzer.methods.attribution import Attributor
 from semconv.model import Blame, Status, Step, Trajectory
 from tests.runs import calling, run, step, tool

@@ -24,7 +24,7 @@ from collector_processor.kafka.spilling import MOST_BYTES, Spilling, pack
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
 from collector_processor.receivers.intake import Intake, IntakeRules
 from collector_processor.store.database.connection import StoreConnection, open_database
-from collector_processor.store.spilled_parts import SpilledPartRows
+from collector_processor.store.small_tables import SpilledPartRows
 from collector_processor.wire.facts import TraceArrival
 from semconv.model import TraceId
 from tests.otlp_requests import log_request, numbers_in, record, request, span, trace_name

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from analyzer.inquiry.errors import UnreadableInput
 from tests.message_runs import ANSWER, ERROR, TASK, run, told, tools
 
 
@@ -115,6 +116,51 @@ def test_a_message_that_a_subgraph_yielded_counts_once() -> None:
     assert [one[:2] for one in told(found)] == [("desk", "llm"), ("desk", "tool"), ("desk", "llm")]
 
 
+ASKED = ai("", tool_calls=[lc_call("tide_table", "c1")], id="a1")
+SAID = [HUMAN, ASKED, lc_result(ERROR, "c1", "error"), ai(ANSWER, id="a2")]
+UPDATES = [update(node, one) for node, one in zip(("desk", "tools", "writer"), SAID[1:], strict=True)]
+STATES: list[dict[str, Any]] = [{"messages": SAID[:many], "plan": "ask"} for many in (1, 2, 3, 4)]
+MIXED = [
+    ["values", STATES[0]],
+    *(
+        one
+        for pair in zip(UPDATES, STATES[1:], strict=True)
+        for one in (["updates", pair[0]], ["values", pair[1]])
+    ),
+]
+CHUNK = ["messages", [{**ai(ANSWER, id="a2"), "type": "AIMessageChunk"}, {"langgraph_node": "writer"}]]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        pytest.param(MIXED, id="values and updates"),
+        pytest.param([["custom", "50 %"], *MIXED[:3], CHUNK, *MIXED[3:]], id="and chunks"),
+        pytest.param([[["team:1"], *one] for one in MIXED], id="in a subgraph"),
+    ],
+)
+def test_of_several_modes_states_tell_the_task_and_updates_the_agents(records: list[Any]) -> None:
+    found = run(*records)
+    assert [one[:2] for one in told(found)] == [("desk", "llm"), ("desk", "tool"), ("writer", "llm")]
+    assert (found.task, found.output) == (TASK, ANSWER)
+    assert tools(found) == [("desk", "tide_table", ERROR, ERROR)]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        pytest.param([[["desk:1"], one] for one in STATES], id="one mode"),
+        pytest.param([[["desk:1"], "values", one] for one in STATES], id="named mode"),
+        pytest.param([["values", one] for one in STATES], id="without namespaces"),
+    ],
+)
+def test_states_behind_a_namespace_or_a_mode_are_no_nodes(records: list[Any]) -> None:
+    found = run(*records)
+    assert "messages" not in found.agents
+    assert [one[1] for one in told(found)] == ["llm", "tool", "llm"]
+    assert found.output == ANSWER
+
+
 def test_chunks_of_a_stream_are_put_together() -> None:
     def chunk(node: str, key: str, text: str = "", **more: Any) -> list[Any]:
         one = {"type": "AIMessageChunk", "content": text, "id": key, "tool_calls": [], **more}
@@ -134,3 +180,11 @@ def test_chunks_of_a_stream_are_put_together() -> None:
     assert tools(found) == [("desk", "tide_table", ERROR, ERROR)]
     assert found.steps[1].input == '{"port": "Dover"}'
     assert found.output == ANSWER
+
+
+@pytest.mark.parametrize("key", ["desk", "messages"])
+def test_messages_that_python_printed_are_refused_with_what_to_write(key: str) -> None:
+    printed = "content='High tide' additional_kwargs={} response_metadata={} id='1'"
+    found = {"messages": [printed]} if key == "messages" else {key: {"messages": [printed]}}
+    with pytest.raises(UnreadableInput, match=r"default=lambda one: one\.model_dump"):
+        run(found, found)

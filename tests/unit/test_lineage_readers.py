@@ -314,6 +314,38 @@ def test_an_entry_that_keeps_the_limit_or_a_limit_that_nothing_keeps_is_right(ta
     assert found(task, *looked_up(BUSES), step("reader", answer)) is None
 
 
+TENTS = (
+    '[{"tent": "Kite", "kg": 4.1, "open_until": "21:00"}, {"tent": "Dune", "kg": 2.6, "open_until": "23:30"},'
+    ' {"tent": "Fjord", "kg": 2.9, "open_until": "22:15"}]'
+)
+
+
+@pytest.mark.parametrize(
+    ("task", "answer", "is_right"),
+    [
+        ("A tent of at most 3 kg.", "Kite.", False),
+        ("A tent of at most 3 kg.", "Dune.", True),
+        ("Ein Zelt mit höchstens 3 kg.", "Kite ist frei.", False),
+        ("Name two tents of at most 3 kg.", "Two tents: Kite and Dune.", False),
+        ("Name two tents of at most 3 kg.", "Two tents: Fjord and Dune.", True),
+        ("Name two tents of at most 3 kg.", "Dune and Fjord. Kite weighs 4.1 kg.", True),
+        ("Compare tents of at most 3 kg.", "Kite and Dune differ by 1.5 kg.", True),
+        ("A tent of at most 3 litres.", "Kite.", True),
+        ("A tent whose desk is open until 22:00.", "Kite.", False),
+        ("A tent whose desk is open until 22:00.", "Dune.", True),
+        ("Our pack carries at most 3 kg. Which tent would fill it?", "Kite.", True),
+        ("Ein Zelt, Ausgabe nach 22 Uhr.", "Kite.", False),
+        ("Ein Zelt, Ausgabe nach 22 Uhr.", "Fjord.", True),
+    ],
+)
+def test_a_limit_counts_in_the_unit_or_the_hours_of_its_column(
+    task: str, answer: str, is_right: bool
+) -> None:
+    clue = found(task, *looked_up(TENTS), step("reader", answer))
+    assert (clue is None) is is_right
+    assert is_right or (clue is not None and clue.kind is ClueKind.CONSTRAINT)
+
+
 CALLS = (
     '{"items": [{"id": "C-02", "cierre": "2026-12-11"}, {"id": "C-05", "cierre": "2026-12-22"},'
     ' {"id": "C-09", "cierre": "2027-01-15"}]}'

@@ -90,6 +90,25 @@ def test_agents_of_one_class_without_titles_are_numbered(name: str) -> None:
     assert found == [("llm", f"{name} 1"), ("tool", f"{name} 1"), ("llm", f"{name} 2")]
 
 
+SMOLAGENTS = (
+    "You are an expert assistant who can solve any task using tool calls. You will be given a task to solve"
+    " as best you can. To do so, you have been given access to some tools. You have access to these only:"
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "agents"),
+    [
+        (f"{SMOLAGENTS} - find_rooms", f"{SMOLAGENTS} - book", ["CodeAgent 1", "CodeAgent 2"]),
+        (f"{SMOLAGENTS} - find_rooms", f"{SMOLAGENTS} - find_rooms", ["CodeAgent"]),
+    ],
+)
+def test_smolagents_prompts_that_differ_in_tools_are_different_agents(
+    first: str, second: str, agents: list[str]
+) -> None:
+    assert list(dict.fromkeys(who for _, who in two_of(first, second, "CodeAgent"))) == agents
+
+
 def test_the_one_without_a_title_keeps_the_class_as_its_name() -> None:
     planner = [("llm", "planner"), ("tool", "planner")]
     assert two_of(PLAN, "Confirm bookings.") == [*planner, ("llm", "RequirementAgent")]

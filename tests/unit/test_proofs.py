@@ -16,8 +16,8 @@ from analyzer.experiment.candidates import ArmKey, Candidate, Fix
 from analyzer.experiment.findings import Experiment, Finding, KeptArms, KeptTrial, KeptTrials, attribution_of
 from analyzer.experiment.sequential import Arm, Comparison, Decision
 from analyzer.inquiry.conversation import Label
+from analyzer.issues.correcting import Outcome, follow_labels
 from analyzer.issues.labels.commands import CommandKind, Commands
-from analyzer.issues.labels.correcting import Outcome, follow_labels
 from analyzer.issues.labels.kept_trace import KeptTrace
 from analyzer.issues.labels.label_store import LabelStore, PackedRun
 from analyzer.issues.labels.labelling import accept_label, proved_runs, training_runs

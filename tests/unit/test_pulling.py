@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -11,6 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from analyzer.cli.main import run
 from analyzer.pulling import BACKENDS
 from analyzer.pulling.backend import Ask, Backend, Conversation, Found, PullFailed, Wanted
 from analyzer.pulling.client import Pulled, checked_url, pull
@@ -20,6 +22,7 @@ from analyzer.pulling.mlflow import MLFLOW, pull_mlflow
 from analyzer.pulling.phoenix import PHOENIX, pull_phoenix
 from analyzer.recordings.recording import read_as
 from collector_processor.rebuild.stages import rebuild
+from tests.backend_exports import EXAMPLES
 
 PAST_NS = 1_790_000_000_123_456_789
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -325,3 +328,18 @@ async def test_searches_are_sent_as_json() -> None:
     assert (await pulled_from(search, MLFLOW)).error is None
     [(method, path, body)] = bodies
     assert (method, path, body["max_results"]) == ("POST", "/api/3.0/mlflow/traces/search", 10)
+
+
+async def test_as_json_each_run_names_its_page(capsys: pytest.CaptureFixture[str]) -> None:
+    spans_of = (EXAMPLES / "phoenix-spans.json").read_bytes()
+    trace = json.loads(spans_of)["data"][0]["context"]["trace_id"]
+
+    async def phoenix(request: web.Request) -> web.Response:
+        if request.path.endswith("/spans"):
+            return web.Response(body=spans_of, content_type="application/json")
+        return web.json_response(traces(trace))
+
+    async with served(phoenix) as url:
+        code = await asyncio.to_thread(run, ["pull", "phoenix", "--url", url, "--format", "json"])
+    (printed,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (code, printed["file"]) == (0, f"{url}/projects/P1/traces/{trace}")

@@ -13,7 +13,7 @@ import pytest
 
 from analyzer.analyses.commit import Committer, Leaving
 from analyzer.analyses.prepared import Prepared, TraceBytes, keeping
-from analyzer.issues.labels.correcting import Outcome, SecondOpinions, Wanted, follow_labels
+from analyzer.issues.correcting import Outcome, SecondOpinions, Wanted, follow_labels
 from analyzer.issues.labels.label_store import MAX_OF_A_RUN, OpinionStore
 from analyzer.issues.labels.labelling import accept_label
 from analyzer.issues.labels.run_label import LabelKind, Statement

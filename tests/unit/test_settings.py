@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,6 @@ from collector_processor.otlp import Signal
 from collector_processor.otlp.destination import Protocol
 from collector_processor.settings import (
     FILE_ONLY,
-    REMOVED,
-    Settings,
     SettingsError,
     WriteBack,
     load_settings,
@@ -367,30 +364,16 @@ def test_a_key_like_a_setting_is_refused_with_its_name(tmp_path: Path, key: str)
         load_settings({}, directory=tmp_path)
 
 
-@pytest.mark.parametrize("name", REMOVED)
-def test_a_removed_setting_is_refused_with_what_replaces_it(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", sorted(FILE_ONLY))
+def test_a_variable_of_a_key_that_only_the_file_has_is_refused(tmp_path: Path, name: str) -> None:
     variable = f"BLAMESPAN_{name.upper()}"
-    with pytest.raises(SettingsError, match=f"^{variable} was removed: ") as told:
+    with pytest.raises(SettingsError, match=f"^{variable}: expected {name} in blamespan.toml") as told:
         load_settings({variable: "hush"})
-    assert str(told.value).endswith(REMOVED[name])
     assert "hush" not in str(told.value)
     load_settings({variable: " "})  # empty means unset
     value = 0.5 if name == "early_false_alarms" else 1
     (tmp_path / "blamespan.toml").write_text(f"{name} = {value}")
-    if name in FILE_ONLY:
-        assert getattr(load_settings({}, directory=tmp_path), name) == value
-    else:
-        with pytest.raises(SettingsError, match=rf"blamespan\.toml: {name} was removed: "):
-            load_settings({}, directory=tmp_path)
-
-
-def test_every_replacement_of_a_removed_setting_is_a_setting() -> None:
-    named = {
-        word.rstrip("_") for text in REMOVED.values() for word in re.findall(r"BLAMESPAN_([A-Z_]+)", text)
-    }
-    assert named
-    assert {name.lower() for name in named} <= Settings.model_fields.keys() - FILE_ONLY - REMOVED.keys()
-    assert REMOVED.keys() >= FILE_ONLY
+    assert getattr(load_settings({}, directory=tmp_path), name) == value
 
 
 @pytest.mark.parametrize(

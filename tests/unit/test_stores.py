@@ -14,7 +14,8 @@ import pytest
 
 from collector_processor.core.disk import StoreError, in_our_words, is_refusal
 from collector_processor.otlp import CollectorError
-from collector_processor.store.database.connection import Flush, StoreConnection, connected
+from collector_processor.store.database.connection import StoreConnection, connected
+from collector_processor.store.database.driver import Flush
 from collector_processor.store.database.sqlite_driver import SqliteDriver
 
 MEBIBYTE = 1 << 20

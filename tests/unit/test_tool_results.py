@@ -64,6 +64,20 @@ def fault(result: str, name: str = "start_bell") -> Fault:
         '{"codigo": 500, "mensaje": "cuerda rota"}',
         '{"started": false, "reason": "bell is stuck"}',
         '{"estado": "rechazado", "motivo": "es de noche"}',
+        '{"esito": "KO", "dettaglio": "corda rotta"}',
+        '{"statut": "échec", "motif": "corde cassée"}',
+        '{"result": {"status": "FAILED", "failureReason": "bell is stuck"}}',
+        '{"kind": "task", "status": {"state": "failed"}}',
+        '{"jsonrpc": "2.0", "id": 4, "error": {"code": -32602, "message": "no such bell"}}',
+        '{"statusCode": 403, "headers": {"x": "1"}, "body": "no key"}',
+        '[{"message": "name is missing", "errorCode": "FIELD", "fields": ["name"]}]',
+        '{"failed": 1, "entries": [{"errorCode": "Internal", "errorMessage": "stuck"}]}',
+        '{"errcode": 40013, "errmsg": "no such app"}',
+        '{"errorMessages": ["the tower is locked"], "errors": {}}',
+        '<?xml version="1.0"?><Error><Code>AccessDenied</Code></Error>',
+        '<s:Envelope xmlns:s="x"><s:Body><s:Fault>stuck</s:Fault></s:Body></s:Envelope>',
+        "<html><head><title>502 Bad Gateway</title></head></html>",
+        "rpc error: code = Unavailable desc = no such host",
     ],
 )
 def test_a_result_that_reports_a_failure_is_one(result: str) -> None:
@@ -88,6 +102,14 @@ def test_a_result_that_reports_a_failure_is_one(result: str) -> None:
         *("Fehlerfrei geläutet", "Fehler 7: Seil trocken", "Aucune erreur"),
         '{"code": "OK", "message": "rung"}',
         '{"bell": "B", "rung": false, "day": "Sunday"}',
+        '{"errcode": 0, "errmsg": "ok"}',
+        '{"error_code": null, "message": "rung"}',
+        '{"failed": 0, "entries": [{"id": "a1"}]}',
+        '{"kind": "task", "status": {"state": "completed"}}',
+        '{"statusCode": 201, "headers": {}, "body": "{}"}',
+        '<s:Envelope xmlns:s="x"><s:Body><RingResponse/></s:Body></s:Envelope>',
+        "<html><head><title>500 Bells of Ghent</title></head></html>",
+        "rpc error: code = OK desc = rung",
     ],
 )
 def test_a_result_that_answers_is_no_failure(result: str) -> None:
@@ -98,6 +120,15 @@ def test_a_heading_of_an_error_in_another_language_is_what_a_tool_looked_up() ->
     found = "Fehler im Getriebe: Zahnrad abgenutzt"
     assert fault(found, "read_manual") is Fault.NONE
     assert fault(found, "start_gear") is Fault.FAILED
+
+
+@pytest.mark.parametrize(
+    "result",
+    ['[{"errorCode": "E7", "message": "door open"}]', '{"estado": "rechazado", "motivo": "es de noche"}'],
+)
+def test_codes_and_decisions_are_failures_of_deeds_alone(result: str) -> None:
+    assert fault(result, "alarms") is Fault.NONE
+    assert fault(result, "start_bell") is Fault.FAILED
 
 
 def test_what_a_tool_looks_up_may_have_failed_itself() -> None:

@@ -19,7 +19,7 @@ from analyzer.issues.labels.run_label import Label, Statement
 from analyzer.telemetry.metric_table import FAILURES
 from analyzer.telemetry.verdict_counters import Counter
 from analyzer.web.app import WebParts, make_app
-from analyzer.web.pages.front import Labels, Pages
+from analyzer.web.front import Labels, Pages
 from analyzer.web.probes import Probes
 from analyzer.web.reads.archive import Analysed, RunArchive, Trend
 from analyzer.web.reads.documents import RunPage, row_of

@@ -16,7 +16,7 @@ from analyzer.issues.labels.labelling import AcceptedLabel
 from analyzer.issues.labels.run_label import Label, LabelKind, LabelRefused, Statement, as_label
 from analyzer.web.api import read_statement
 from analyzer.web.app import WebParts, make_app
-from analyzer.web.pages.front import Labels
+from analyzer.web.front import Labels
 from analyzer.web.probes import Probes
 from collector_processor.core.disk import StoreError
 from collector_processor.core.records import StoredVerdict

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.web.pages.front import TraceLink, local
+from analyzer.web.front import TraceLink, local
 from analyzer.web.pages.picture import (
     MOST_LANES,
     OTHERS,

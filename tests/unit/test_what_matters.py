@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.history.run_diff import compare_runs, matter_in_words, nearest_run
-from analyzer.history.what_matters import Matter, Reach
+from analyzer.history.run_diff import Matter, Reach, compare_runs, matter_in_words, nearest_run
 from analyzer.inquiry.whole_run import WholeRun, whole_steps
 from semconv.model import Outcome, Step, StepKind, Trajectory
 from tests.operations import operations

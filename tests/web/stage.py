@@ -14,8 +14,9 @@ from prometheus_client.registry import CollectorRegistry
 from analyzer.analyses.analyst import RunAnalyst
 from analyzer.analyses.opinions import LocalOpinions
 from analyzer.inquiry.verdict import to_json
+from analyzer.issues.beside_verdicts import text_row
 from analyzer.issues.issue_store import DAY_NS, IssueStore
-from analyzer.issues.labels.kept_run import pack
+from analyzer.issues.labels.kept_run import pack, searched_text
 from analyzer.issues.labels.label_store import LabelStore, PackedRun
 from analyzer.issues.labels.labelling import AcceptedLabel, accept_label
 from analyzer.issues.labels.run_label import Label, Statement
@@ -27,7 +28,7 @@ from analyzer.recordings.read_files import read_recording
 from analyzer.recordings.uploads import read_runs, unpacked
 from analyzer.web.api import Deleting
 from analyzer.web.app import WebParts, web_server
-from analyzer.web.pages.front import Labels, Pages, TraceLink, shown_settings
+from analyzer.web.front import Labels, Pages, TraceLink, shown_settings
 from analyzer.web.probes import Probes
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.issue_reads import IssueReader, ShownIssue, WorkflowReader
@@ -42,6 +43,7 @@ from collector_processor.rebuild.stages import rebuild
 from collector_processor.settings import load_settings
 from collector_processor.store.database.connection import open_database
 from collector_processor.store.deletion import delete_run, delete_tenant
+from collector_processor.store.run_text import RunTextRows
 from collector_processor.store.verdicts import RunStore
 from semconv.model import Attribution, Blame, Status, Trace, Trajectory
 from tests.shown import fixtures
@@ -136,7 +138,14 @@ class Stage:
         failed = told.status is not Status.NO_FAILURE
         run = PackedRun(tenant=tenant, run_id=trajectory.run_id, is_failure=failed, packed=packed)
         self.labels.keep([run], self.shown)
+        self.index(trajectory, verdict)
         return trajectory.run_id
+
+    def index(self, trajectory: Trajectory, verdict: StoredVerdict) -> None:
+        """Write the searched text of a run, as the service does some seconds after its verdict."""
+        rows = RunTextRows(self.verdicts._db)
+        assert rows.create_index()
+        rows.write([text_row(verdict, searched_text(trajectory, lambda text: text))])
 
     def parts(self, **fields: Any) -> WebParts:
         """Return the web server's parts over these stores."""

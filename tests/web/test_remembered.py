@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzer.inquiry.whole_run import whole_steps
+from analyzer.web.front import TraceLink
 from analyzer.web.pages.compare_page import prepared_comparison
-from analyzer.web.pages.front import TraceLink
 from analyzer.web.pages.run_page import prepared_run
 from analyzer.web.pages.step_page import Wanted
 from analyzer.web.remembered import PreparedParts, Remembered

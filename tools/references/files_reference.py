@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from analyzer.recordings.read_files import FORMATS
+from analyzer.recordings.formats import FORMATS
 from analyzer.recordings.recording import FileFormat
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "files.md"
@@ -44,7 +44,7 @@ blamespan attribute examples/files/openai-chat.json
 Each format below has the command, the line of Python or the button by which you get such a file, and an example to compare with.
 If your tool is not listed, try its file anyway: many tools write one of these formats, above all OpenAI's chat messages.
 
-Made from `analyzer/recordings/read_files.py` by `python -m tools.references.files_reference`; do not edit.
+Made from `analyzer/recordings/formats.py` by `python -m tools.references.files_reference`; do not edit.
 """
 _COLUMNS: Final = """
 | format | how to get a file | example | read as described in |

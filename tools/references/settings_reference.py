@@ -9,7 +9,7 @@ from typing import Final
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from collector_processor.settings import CONFIG_FILE, FILE_ONLY, PREFIX, REMOVED, Settings
+from collector_processor.settings import CONFIG_FILE, FILE_ONLY, PREFIX, Settings
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "settings.md"
 _HEAD: Final = """# Settings
@@ -31,14 +31,6 @@ systemd unit as `/etc/blamespan/{CONFIG_FILE}`.
 
 | key | default | meaning |
 |---|---|---|
-"""
-_REMOVED: Final = """
-## Removed
-
-blamespan does not start with one of these set, and names what replaces it. All began with `BLAMESPAN_`:
-
-| variable | instead |
-|---|---|
 """
 _OTEL: Final = """
 ## OpenTelemetry's variables
@@ -69,8 +61,7 @@ def page() -> str:
         if field.description and name not in FILE_ONLY
     ]
     keys = [_row(name, field) for name, field in Settings.model_fields.items() if name in FILE_ONLY]
-    removed = [f"| `{name.upper()}` | {instead} |\n" for name, instead in REMOVED.items()]
-    return "".join([_HEAD, *variables, _FILE, *keys, _OTEL, _REMOVED, *removed])
+    return "".join([_HEAD, *variables, _FILE, *keys, _OTEL])
 
 
 def _row(name: str, field: FieldInfo) -> str:

@@ -260,7 +260,11 @@ def require_litellm(model: str) -> None:
 
 
 def price_of(model: str, sent: int, received: int) -> float | None:
-    """Return the price of these token counts in USD; ``None`` without a listed price, or without litellm."""
+    """Return the most that these tokens may cost in USD; ``None`` without a listed price, or without litellm.
+
+    Some of DeepSeek's models cost half as much in off-peak hours (``off_peak_pricing``), and litellm takes
+    that price for a call made then. A budget must hold at any hour, so this is the full price.
+    """
     prices = _price_list(model)
     per_input, per_output = prices.get("input_cost_per_token"), prices.get("output_cost_per_token")
     if not isinstance(per_input, int | float) or not isinstance(per_output, int | float):

@@ -87,8 +87,9 @@ def attribute(
             print_json({**to_json(run.attribution, run.trajectory), "file": str(path)})
     else:
         _print(read, judged, list(enumerate(judged, 1)) if all_runs else in_full(judged))
-    if some_failed([run.attribution for run in judged]) or recorded.some_unreadable:
-        raise typer.Exit(1)
+    failed_some = some_failed([run.attribution for run in judged])
+    if code := max(int(failed_some), recorded.exit_code):
+        raise typer.Exit(code)
 
 
 def _print(

@@ -20,7 +20,6 @@ from analyzer.cli.output import (
     FormatOption,
     OutputFormat,
     WrongUsage,
-    advance,
     complain,
     optional,
     print_json,
@@ -302,10 +301,8 @@ def measure(path: Path, runs: Sequence[Conversation], contender: Contender, plan
         scored = blinded(scored)
     jobs, learned_from = _jobs(scored, settings.method, attributor, plan)
     asked_before = (plan.cache.found, plan.cache.missed) if plan.cache else (0, 0)
-    with progress_bar("attributing", len(jobs)) as bar:
-        scores = asyncio.run(
-            examine(jobs, concurrency=plan.concurrency, progress=lambda _score: advance(bar))
-        )
+    with progress_bar("attributing", len(jobs)) as advance:
+        scores = asyncio.run(examine(jobs, concurrency=plan.concurrency, progress=lambda _score: advance()))
     if plan.cache is not None and plan.cache.found > asked_before[0]:
         found, missed = plan.cache.found - asked_before[0], plan.cache.missed - asked_before[1]
         complain(f"{path.name}: {found} of {found + missed} replies came from the cache")

@@ -33,7 +33,7 @@ _SHOWN: Final = 8
 """Shown characters of an id: enough to identify an issue."""
 _NOTE: Final = (
     "Share: the part of the agent's runs that it broke, with the 95 % interval; by the method alone, or"
-    " corrected by the labels of its service (blamespan confirm, label, reject)."
+    " corrected by the labels of its service (blamespan label)."
 )
 _WIDE: Final = 110
 """Terminal width from which the bar column is shown."""

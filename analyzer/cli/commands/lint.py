@@ -64,8 +64,8 @@ def lint(
         failed = failed or any(strict or finding.severity in _FAILING for finding in findings)
     if mapping is not None and inferred:
         write_mapping(proposed(inferred), mapping)
-    if failed or recorded.some_unreadable:
-        raise typer.Exit(1)
+    if code := max(int(failed), recorded.exit_code):
+        raise typer.Exit(code)
 
 
 def _show(path: Path, trajectory: Trajectory, findings: tuple[Finding, ...], output: OutputFormat) -> None:

@@ -64,8 +64,8 @@ def map(  # noqa: A001 - the command's name
         if left:
             names = ", ".join(plain(name, 100) for name in left)
             complain(f"attributes not understood ({len(left)}): {names}")
-    if recorded.some_unreadable:
-        raise typer.Exit(1)
+    if recorded.exit_code:
+        raise typer.Exit(recorded.exit_code)
 
 
 def proposed(traces: Sequence[Trace]) -> SpanMapping:

@@ -22,6 +22,7 @@ from analyzer.cli.output import (
     WrongUsage,
     complain,
     optional,
+    print_json,
 )
 from analyzer.cli.recorded_runs import RecordedRun, runs_of
 from analyzer.cli.repeated_runs import Judged, in_full
@@ -29,6 +30,7 @@ from analyzer.cli.shared_options import FloorOption, MethodOption, ModelOption
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.present import counted, plain
 from analyzer.inquiry.terminal import console
+from analyzer.inquiry.verdict import to_json
 from analyzer.pulling import BACKENDS
 from analyzer.pulling.backend import Backend, Found, Wanted
 from analyzer.pulling.client import checked_url
@@ -74,7 +76,8 @@ def pull(
     """Say which agents broke the runs that a backend holds, at which steps and why.
 
     Reads runs over the backend's API and judges them as [bold]attribute[/bold] judges files; changes nothing
-    in the backend. Credentials come from the backend's own variables, such as PHOENIX_API_KEY.
+    in the backend. As JSON, a run's [bold]file[/bold] is its page there. Credentials come from the backend's
+    own variables, such as PHOENIX_API_KEY.
 
     Example: [bold]blamespan pull phoenix --url http://localhost:6006 --since 7d[/bold]
     """
@@ -138,7 +141,7 @@ def _show(judged: Sequence[Judged], links: Mapping[str, str], output: OutputForm
     """Print every verdict as JSON; or a few failures in full, then all of them in a table."""
     if output is OutputFormat.JSON:
         for run in judged:
-            show(run, output)
+            print_json({**to_json(run.attribution, run.trajectory), "file": _page_of(run, links)})
         return
     failures = [run for run in judged if run.attribution.status in _FAILURES]
     for _number, run in in_full(failures):
@@ -151,14 +154,20 @@ def _show(judged: Sequence[Judged], links: Mapping[str, str], output: OutputForm
 
 def _row(run: Judged, links: Mapping[str, str]) -> Text:
     """Return a failure on one line: verdict, agent, step, and the run's page in the backend."""
-    verdict, trace = run.attribution.verdict, str(run.trajectory.root_trace_id)
+    verdict = run.attribution.verdict
     blamed = verdict if isinstance(verdict, Blame) else None
     agent = Text(plain(agent_label(blamed.agent), 24) if blamed else "-")
     agent.pad_right(max(0, 26 - agent.cell_len))
     step = str(blamed.step) if blamed else "-"
     return Text.assemble(
-        f"{run.attribution.status.value:<12}", agent, f"{step:>4}  ", plain(links.get(trace, trace), 5_000)
+        f"{run.attribution.status.value:<12}", agent, f"{step:>4}  ", plain(_page_of(run, links), 5_000)
     )
+
+
+def _page_of(run: Judged, links: Mapping[str, str]) -> str:
+    """Return the address of the run's page in the backend; its trace id if the backend gave no link."""
+    trace = str(run.trajectory.root_trace_id)
+    return links.get(trace, trace)
 
 
 def _summary(judged: Sequence[Judged]) -> str:

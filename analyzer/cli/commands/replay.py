@@ -20,7 +20,6 @@ from analyzer.cli.output import (
     FormatOption,
     OutputFormat,
     WrongUsage,
-    advance,
     optional,
     print_json,
     progress_bar,
@@ -133,10 +132,10 @@ async def _send_all(
     exporter = _open(url, protocol)
     sent = Sent()
     try:
-        with progress_bar("sending", len(requests)) as bar:
+        with progress_bar("sending", len(requests)) as advance:
             for signal, body in requests:
                 await _send(exporter, signal, body, sent)
-                advance(bar)
+                advance()
                 if rate is not None:
                     await asyncio.sleep(member_count(body) / rate)
     finally:

@@ -46,6 +46,7 @@ CONTEXT_SETTINGS: Final = {"allow_interspersed_args": False}
 """What follows the program's name is the program's."""
 _PROOF: Final = "analyzer.cli.proved_run"
 _REPORT: Final = "analyzer.cli.run_report"
+_PAGE: Final = "analyzer.cli.run_page"
 """Imported while the program runs: the analysis takes longer to import than most programs to start."""
 
 
@@ -224,7 +225,8 @@ async def _run(
         if seen.ended.is_stopped:
             break
     voice.conclude()
-    await reporter.show_page()
+    if reporter.shown:
+        await import_module(_PAGE).show_page(reporter.shown, reporter.analyst)
     return 1 if fails and voice.has_accused and code == 0 else code
 
 
@@ -306,8 +308,8 @@ def _other_python(command: Sequence[str]) -> str:
     if found is None or Path(found).parent != Path(sys.executable).parent:
         return ""
     return (
-        f"{found} belongs to the environment that blamespan is installed in: if your program has one of"
-        " its own, name the Python of that one"
+        f"if a package is missing: {found} is the Python that blamespan is installed in, so name the one of"
+        " your program's environment"
     )
 
 

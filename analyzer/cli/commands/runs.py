@@ -1,4 +1,4 @@
-"""``blamespan runs``: export, query, index or delete the runs that the service has stored."""
+"""``blamespan runs``: export, index or delete the runs that the service has stored."""
 
 from __future__ import annotations
 
@@ -8,18 +8,14 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from analyzer.analyses.composition import kept_texts, open_cleaner
 from analyzer.cli.kept_runs import DataDirOption, open_kept, opened_store
 from analyzer.cli.output import (
-    CommandFailed,
     FormatOption,
     OutputFormat,
     WrongUsage,
@@ -28,7 +24,7 @@ from analyzer.cli.output import (
     optional,
     print_json,
 )
-from analyzer.inquiry.present import counted, plain
+from analyzer.inquiry.present import counted
 from analyzer.inquiry.terminal import console
 from analyzer.issues.beside_verdicts import NO_INDEX, text_row
 from analyzer.issues.labels.kept_run import searched_text
@@ -116,7 +112,7 @@ def export(
     command that takes a trace file.
 
     The history is verdicts, steps and spectra, by day and tenant, without the texts of runs; each export adds
-    the verdicts that are new ([bold]blamespan runs query[/bold] reads it).
+    the verdicts that are new.
 
     Example: [bold]blamespan runs export 4bf92f35 --out run.json[/bold],
     [bold]blamespan runs export --parquet history[/bold]
@@ -203,7 +199,7 @@ def index(
         if afresh:
             rows.clear()
         if not rows.create_index():
-            raise CommandFailed(NO_INDEX)
+            complain(NO_INDEX)
         count, unwritten = 0, list[RunText]()
         for text in _missing(settings, db, rows):
             unwritten.append(text)
@@ -233,67 +229,14 @@ def _missing(settings: Settings, db: StoreConnection, rows: RunTextRows) -> Iter
         after = names[-1]
 
 
-_MOST_SHOWN: Final = 1_000
-"""Rows of a table for people; ``--format json`` prints all."""
-_CELL: Final = 400
-
-
-def query(
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR", help="The folder of `blamespan runs export --parquet`.", show_default=False
-        ),
-    ],
-    sql: Annotated[
-        str, typer.Argument(metavar="SQL", help="One statement, in DuckDB's dialect.", show_default=False)
-    ],
-    timeout: Annotated[
-        float, typer.Option("--timeout", min=1, metavar="SECONDS", help="Stop the statement after this.")
-    ] = 300,
-    output: FormatOption = OutputFormat.TABLE,
-) -> None:
-    """Query the exported history with SQL, by DuckDB in this process.
-
-    Tables: `verdicts`, `runs` (the current verdict of each run), `steps`, `spectra`; `DESCRIBE runs` lists
-    the columns. The statement can read this folder and nothing else, and take half of the memory.
-
-    Example: [bold]blamespan runs query history "SELECT agent, count(*) FROM runs GROUP BY ALL"[/bold]
-    """
-    try:
-        from analyzer.cli import archive_query  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        raise missing_extra(error) from None
-
-    with archive_query.query(folder, sql, archive_query.QueryLimits(seconds=timeout)) as found:
-        if output is OutputFormat.JSON:
-            for row in found.rows:
-                print_json(dict(zip(found.columns, row, strict=True)))
-        else:
-            _show(found.columns, found.rows)
-
-
-def _show(columns: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> None:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        table.add_column(plain(column, _CELL), overflow="fold")
-    for row in islice(rows, _MOST_SHOWN):
-        table.add_row(*("" if value is None else plain(str(value), _CELL) for value in row))
-    screen = console()
-    screen.print(table)
-    if next(rows, None) is not None:
-        screen.print(f"only the first {_MOST_SHOWN:,} rows: --format json prints all", style="dim")
-
-
 app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()
 def runs() -> None:
-    """Export, query, index or delete the runs that the service has stored."""
+    """Export, index or delete the runs that the service has stored."""
 
 
 app.command()(export)
-app.command()(query)
 app.command()(index)
 app.command()(delete)

@@ -23,8 +23,8 @@ def steps(files: FilesArgument, logs: LogsOption = None, output: FormatOption = 
     recorded = RecordedRuns(files, logs or [])
     for _, run in recorded:
         show_steps(run.trajectory, output)
-    if recorded.some_unreadable:
-        raise typer.Exit(1)
+    if recorded.exit_code:
+        raise typer.Exit(recorded.exit_code)
 
 
 def show_steps(trajectory: Trajectory, output: OutputFormat) -> None:

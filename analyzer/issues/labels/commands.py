@@ -13,7 +13,8 @@ from typing import Final
 
 from collector_processor.core.disk import StoreError
 from collector_processor.otlp import Tenant
-from collector_processor.store.database.connection import Flush, StoreConnection, insert
+from collector_processor.store.database.connection import StoreConnection, insert
+from collector_processor.store.database.driver import Flush
 
 MOST: Final = 1_000
 """Commands that may wait, and answers that are kept until their giver reads them."""

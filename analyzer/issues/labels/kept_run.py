@@ -37,8 +37,6 @@ _LENGTHS: Final = (20_000, 5_000, 1_000, 0)
 MOST_END: Final = 1_000
 """Characters kept of the task and of the answer of a run whose other texts are not kept."""
 _LEVEL: Final = 3
-_PART: Final = 1 << 20
-"""Bytes that a search unpacks at once."""
 _BEFORE_TASK: Final = 1_000
 """Bytes before the task: the format and the run's id."""
 _ESCAPED: Final = 12
@@ -118,53 +116,6 @@ def unpack(packed: bytes) -> KeptRun:
 def has_texts(trajectory: Trajectory) -> bool:
     """Return whether any step has a text."""
     return any(step.output or step.input or step.error for step in trajectory.steps)
-
-
-class TextSearch:
-    """A search for a text in kept runs, ignoring the case of ASCII letters.
-
-    Searches the JSON as it is packed, in parts: decoding 2,000 runs would take seconds, and 170 KB can unpack
-    to 30 MB.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._wanted: Final = json.dumps(text)[1:-1].lower().encode()
-        self.unpacked_bytes = 0
-        """Bytes unpacked so far."""
-
-    def finds_in(self, packed: bytes) -> bool:
-        """Return whether a kept run contains the text; false if unreadable."""
-        unpacker, before = zlib.decompressobj(), b""
-        try:
-            while packed and not unpacker.eof:
-                part = unpacker.decompress(packed, _PART)
-                packed = unpacker.unconsumed_tail
-                self.unpacked_bytes += len(part)
-                before += part.lower()
-                if self._wanted in before:
-                    return True
-                before = before[max(0, len(before) - len(self._wanted) + 1) :]
-        except zlib.error:
-            return False
-        return False
-
-    def finds_in_text(self, text: bytes) -> bool:
-        """Return whether a kept run contains the text, given the result of ``searchable``."""
-        self.unpacked_bytes += len(text)
-        return self._wanted in text
-
-
-def searchable(packed: bytes) -> bytes | None:
-    """Return a kept run as ``TextSearch`` reads it, to search it again; ``None`` if it is over 1 MiB.
-
-    Nothing is found in what cannot be unpacked.
-    """
-    unpacker = zlib.decompressobj()
-    try:
-        text = unpacker.decompress(packed, _PART)
-    except zlib.error:
-        return b""
-    return text.lower() if unpacker.eof else None
 
 
 def ends_of(packed: bytes, limit: int) -> tuple[str, str]:

@@ -23,13 +23,13 @@ from collector_processor.core.disk import StoreError
 from collector_processor.core.records import fields_of
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import (
-    Flush,
     StoreConnection,
     StorePlace,
     connected,
     insert,
     upsert,
 )
+from collector_processor.store.database.driver import Flush
 from collector_processor.store.small_tables import KeptSpansRows
 from semconv.model import SpanId
 

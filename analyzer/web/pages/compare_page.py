@@ -27,11 +27,10 @@ from analyzer.history.run_diff import (
     in_words,
     matter_in_words,
 )
-from analyzer.inquiry.present import plain
-from analyzer.inquiry.visible import visible
+from analyzer.inquiry.present import plain, visible
 from analyzer.inquiry.whole_run import WholeRun, WholeStep
 from analyzer.web.api import run_document
-from analyzer.web.pages.front import PageContext, routed
+from analyzer.web.front import PageContext, routed
 from analyzer.web.reads.documents import RunRow
 from analyzer.web.reads.run_query import RunQuery
 from analyzer.web.reads.whole_runs import NoneNear, TooLong, find_nearest, require_short

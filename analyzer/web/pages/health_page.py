@@ -20,8 +20,8 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import CollectorRegistry
 
+from analyzer.web.front import PageContext, routed
 from analyzer.web.guard import METRICS
-from analyzer.web.pages.front import PageContext, routed
 from analyzer.web.probes import Probe
 from analyzer.web.reads.archive import Analysed
 

@@ -24,8 +24,8 @@ from analyzer.issues.recurrence import Issue, Share
 from analyzer.issues.report import AgentShare, share_text
 from analyzer.issues.workflow_reports import FixedWorkflow
 from analyzer.records.proof_records import Remembered, Report, given_in, read_report
+from analyzer.web.front import PageContext, routed
 from analyzer.web.guard import require_stated_origin
-from analyzer.web.pages.front import PageContext, routed
 from analyzer.web.reads.documents import RunRow
 from analyzer.web.reads.issue_reads import ShownIssue
 from analyzer.web.reads.run_query import MOST_ASKED, RunQuery

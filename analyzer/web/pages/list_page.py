@@ -22,7 +22,7 @@ from markupsafe import Markup
 
 from analyzer.issues.labels.run_label import LabelKind
 from analyzer.issues.recurrence import Issue
-from analyzer.web.pages.front import PageContext, routed
+from analyzer.web.front import PageContext, routed
 from analyzer.web.pages.run_page import issues_of
 from analyzer.web.reads.archive import Trend
 from analyzer.web.reads.documents import RunPage, RunRow

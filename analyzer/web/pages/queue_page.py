@@ -18,7 +18,7 @@ from analyzer.issues.labels.queue import Candidate, Question, choose
 from analyzer.issues.recurrence import Issue
 from analyzer.records.json_records import QueuedRun, QueuedRuns
 from analyzer.web.api import read_number, run_document
-from analyzer.web.pages.front import PageContext, routed
+from analyzer.web.front import PageContext, routed
 from analyzer.web.pages.run_page import MOST_APART, view
 from analyzer.web.pages.step_page import Wanted
 from analyzer.web.reads.archive import RunArchive

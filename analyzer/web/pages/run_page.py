@@ -18,7 +18,7 @@ from aiohttp import web
 from markupsafe import Markup
 
 from analyzer.inquiry.errors import AnalyzerError
-from analyzer.inquiry.visible import visible_run
+from analyzer.inquiry.present import visible_run
 from analyzer.inquiry.whole_run import WholeRun, whole_steps
 from analyzer.issues.labels.kept_trace import otlp_json
 from analyzer.issues.labels.run_label import LabelKind, LabelRefused, Statement
@@ -32,8 +32,8 @@ from analyzer.web.api import (
     run_document,
     versions_document,
 )
+from analyzer.web.front import PageContext, TraceLink, routed
 from analyzer.web.guard import require_stated_origin
-from analyzer.web.pages.front import PageContext, TraceLink, routed
 from analyzer.web.pages.issue_page import experiment_command, shown_proofs
 from analyzer.web.pages.picture import Clock, draw, lanes_of, name_board, overview
 from analyzer.web.pages.step_page import (

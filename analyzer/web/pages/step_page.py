@@ -19,7 +19,7 @@ from aiohttp import web
 from analyzer.inquiry.present import plain
 from analyzer.inquiry.whole_run import WholeRun, WholeStep
 from analyzer.web.api import run_document
-from analyzer.web.pages.front import PageContext, routed
+from analyzer.web.front import PageContext, routed
 from analyzer.web.pages.picture import Clock, Suspicion
 from analyzer.web.pages.step_texts import (
     MOST_TEXT,

@@ -21,13 +21,13 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.present import plain
-from analyzer.issues.labels.correcting import Outcome, Wanted
+from analyzer.issues.correcting import Outcome, Wanted
 from analyzer.issues.labels.label_store import Opinion
 from analyzer.methods.choice import Choice, NotOffered
 from analyzer.recordings.uploads import MOST_RUNS, expecting
 from analyzer.web.api import opinion_document, read_choice_fields
+from analyzer.web.front import Front, PageContext, routed
 from analyzer.web.guard import require_stated_origin
-from analyzer.web.pages.front import Front, PageContext, routed
 from analyzer.web.pages.run_page import chance_of, show_run, view
 from analyzer.web.reads.documents import read_document
 from analyzer.web.rendering import seconds, usd
@@ -100,6 +100,8 @@ def again_routes(context: PageContext) -> list[web.RouteDef]:
 
 async def _ask(context: Front, request: web.Request, error: str = "") -> web.Response:
     jobs = context.jobs
+    if jobs is not None:
+        jobs.look_ahead()
     mine = jobs.of(context.sessions.owner(request)) if jobs else []
     chance = await chance_of(jobs)
     return await context.show(

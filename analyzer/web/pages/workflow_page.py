@@ -25,7 +25,7 @@ from analyzer.issues.workflow_reports import (
     to_json,
 )
 from analyzer.telemetry.metric_table import MAX_WORKFLOWS
-from analyzer.web.pages.front import PageContext, TenantOf, routed
+from analyzer.web.front import PageContext, TenantOf, routed
 from analyzer.web.pages.issue_page import change_words, share_words
 from analyzer.web.reads.issue_reads import ShownWorkflow, ShownWorkflows, WorkflowReader
 from analyzer.web.reads.run_query import MOST_ASKED

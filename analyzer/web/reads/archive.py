@@ -250,10 +250,6 @@ class RunArchive:
         """Return the analyses after that time, newest first."""
         return await self._among_many(lambda: self._analyses(since_ns, most))
 
-    async def clear(self) -> None:
-        """Drop the texts that searches keep in memory, after the searches in progress."""
-        await self._among_many(self._searched.clear)
-
     def close(self) -> None:
         """Close the connections."""
         self._thread.shutdown(wait=True)

@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from collector_processor.core.disk import StoreError
 from collector_processor.otlp import CollectorError
-from collector_processor.store.database.connection import Flush, Rows
+from collector_processor.store.database.driver import Flush, Rows
 from collector_processor.store.database.upgrade import SCHEMA, reason_of, schema_of, upgrade
 
 if TYPE_CHECKING:

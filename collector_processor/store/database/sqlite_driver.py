@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from collector_processor.core.disk import StoreError
 from collector_processor.otlp import CollectorError
-from collector_processor.store.database.connection import Flush
+from collector_processor.store.database.driver import Flush
 from collector_processor.store.database.upgrade import SCHEMA, schema_of, upgrade
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from collector_processor.core.disk import StoreError
 from collector_processor.otlp import CollectorError
-from collector_processor.store.database.connection import Driver
+from collector_processor.store.database.driver import Driver
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

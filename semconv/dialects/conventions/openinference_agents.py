@@ -39,7 +39,7 @@ from semconv.attributes import (
 from semconv.dialects.reading.action import ActionKind, Message, Surroundings
 from semconv.dialects.reading.agent_names import LANGGRAPH_NODE, NO_AGENT, Found, graph_agent
 from semconv.dialects.reading.messages import last_request, messages_of
-from semconv.dialects.reading.payloads import asked, content_of
+from semconv.dialects.reading.payloads import asked, content_of, is_tool_message
 from semconv.dialects.reading.python_repr import message_fields
 from semconv.dialects.reading.tools import delegation_target
 from semconv.dialects.reading.values import (
@@ -426,11 +426,9 @@ def without_response(got: str) -> str:
 def result_in(got: str) -> str:
     """Return a tool's result without langchain's tool message or AG2's pair around it."""
     pair = items(got)
-    if len(pair) == 2 and isinstance(pair[0], bool) and isinstance(pair[1], dict):
+    if len(pair) == 2 and isinstance(pair[0], bool) and isinstance(pair[1], dict) and "content" in pair[1]:
         return content_of(pair[1])
     value = mapping(got)
     if value.keys() == {"output"} and message_fields(words(value["output"])) is not None:
         return content_of(value["output"])
-    if isinstance(value.get("data"), Mapping) or value.get("type") == "tool" or "lc" in value:
-        return content_of(value)
-    return got
+    return content_of(value) if is_tool_message(value) else got

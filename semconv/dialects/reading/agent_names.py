@@ -263,6 +263,15 @@ agent's tools.
 """
 
 
+_SMOLAGENTS: Final = "You are an expert assistant who can solve any task using "
+"""Begins smolagents' own system prompts (1.26), before the agent's tools and instructions."""
+
+
+def is_agents_own(prompt: str) -> bool:
+    """Say whether a framework wrote the whole prompt once for one agent, so that another one has another."""
+    return prompt.startswith(_SMOLAGENTS)
+
+
 def is_ag2_helper(name: str | None) -> bool:
     """Say whether ``name`` belongs to AG2 itself, not to one of the user's agents."""
     return name is not None and (name in _AG2_HELPERS or name.startswith("_"))

@@ -121,6 +121,8 @@ _TABLE: Final = (
     _Row("CancellationException", ("java", "kotlin", "kotlinx"), _CANCEL, "java.util.concurrent; Kotlin"),
     _Row("JobCancellationException", ("kotlinx",), _CANCEL, "kotlinx.coroutines"),
     _Row("InterruptedException", ("java",), _CANCEL, "java.lang: the thread was interrupted"),
+    _Row("ClosedByInterruptException", ("java",), _CANCEL, "java.nio.channels: the same, inside a read"),
+    _Row("CancellationError", ("Swift",), _CANCEL, "Swift: the task was cancelled"),
     _Row("OperationCanceledException", ("System",), _CANCEL, ".NET"),
     _Row("TaskCanceledException", ("System",), _CANCEL, ".NET; an HttpClient's timeout is told apart below"),
     _Row("AbortError", ("DOMException",), _CANCEL, "DOM, Node, Vercel AI: AbortController.abort()"),
@@ -161,7 +163,6 @@ _BEGINNINGS: Final[tuple[tuple[str, Raised], ...]] = (
     ("[Interrupt(value=", _WAIT),
     ("Interrupt(value=", _WAIT),
     ("Guardrail tripwire triggered", _GUARD),  # openai-agents sets this message on its spans
-    ("1 CANCELLED:", _CANCEL),  # grpc-js
 )
 _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _CONSENTS: Final = frozenset({"approval", "confirmation", "consent", "signoff"})
@@ -182,14 +183,38 @@ _ACTION: Final = ({"requires", "action"}, {"action", "required"})
 """OpenAI's status of a run whose calls its caller has to answer (``requires_action``)."""
 _LATE: Final = ("timeout", "timedout", "deadlineexceeded")
 _ASKERS: Final = r"(?:client|user|caller|customer|operator|human)"
+_WORK: Final = (
+    r"(?:the )?(?:run|request|task|operation|connection|workflow|job|execution|response|turn|tool call)"
+)
 _LEFT: Final = re.compile(
     rf"(?:the )?{_ASKERS}(?: has| was)? ?(?:disconnect(?:ed)?|cancell?ed|abort(?:ed)?|hung up|gone|left"
     r"|closed (?:the )?(?:connection|request))"
-    r"|(?:(?:run|request|task|operation|connection) )?(?:was )?"
-    rf"(?:cancell?ed|aborted|stopped|interrupted|closed) by (?:the )?{_ASKERS}",
+    rf"|(?:{_WORK} )?(?:was )?(?:cancell?ed|aborted|stopped|interrupted|closed|terminated)"
+    rf" by (?:the )?{_ASKERS}(?: for tool use)?",
     re.IGNORECASE,
 )
-"""Says that whoever started the run left or stopped it; a peer or a server did not start it."""
+"""Says that the user or client who started the run left or stopped it; a peer or a server did not."""
+_CALL: Final = r"(?:the |this )?(?:permission|approval|request|tool(?: call| use)?|call|action|command)"
+_DECIDERS: Final = r"(?:the )?(?:user|human|operator|reviewer|approver)"
+_DENIED: Final = re.compile(
+    rf"{_DECIDERS}(?: has)? (?:denied|rejected|declined|refused)(?: {_CALL})?"
+    rf"|(?:{_CALL} )?(?:was |has been )?(?:denied|rejected|declined|refused) by {_DECIDERS}",
+    re.IGNORECASE,
+)
+"""Says that a person did not allow a call, which fails nobody."""
+_RUNNING: Final = frozenset(
+    {"task", "job", "run", "workflow", "coroutine", "future", "operation", "execution"}
+)
+_HALTS: Final = frozenset({"cancelled", "canceled", "cancellation", "revoked"})
+"""With a word of work they name an exception by which a scheduler stops it: ``TaskRevokedError``."""
+_GRPC: Final = re.compile(
+    r"<\w{1,40} of RPC that terminated with:\s+status = StatusCode\.CANCELLED\b"  # grpcio
+    r"|\brpc error: code = Canceled\b"  # Go
+    r"|\bio\.grpc\.Status(?:Runtime)?Exception: CANCELLED\b"  # Java
+    r"|\bStatus\(StatusCode=\"Cancelled\""  # .NET
+    r"|^1 CANCELLED:"  # grpc-js
+)
+"""gRPC's code for a call that its caller cancelled; a call that took too long has another."""
 _BY_TRADER: Final = re.compile(r"(?:cancell?|abort|stop)\w* by .*customer", re.IGNORECASE)
 """People of the task, if more follows: ``cancelled by customer: order 4711 cannot be changed``."""
 _GO_CANCELLED: Final = ": context canceled"
@@ -204,6 +229,10 @@ _MEMBER: Final = re.compile(r"^[ |]{0,80}\| ((?:\w{1,60}\.){0,12}[A-Za-z_]\w{2,8
 """A line of a group's traceback that states a member's class; its frames are indented further."""
 _MOST_TRACE: Final = 50_000
 """Characters of a group's traceback to read."""
+_SIGNALLED: Final = frozenset({"130", "143"})
+"""Exit codes of a program that the shell (Ctrl-C) or its host (SIGTERM) stopped."""
+_MOST_SAID: Final = 1_000
+"""Characters of a message to read."""
 _SERVER: Final = 2
 _CLIENT_CLOSED: Final = 499
 """nginx's status of a request whose client has gone."""
@@ -271,7 +300,15 @@ def _by_class(name: str, message: str, trace: str = "") -> Raised | None:
         if row.means is _GUARD and _CAUSE in trace[:_MOST_TRACE]:
             return Raised.ERROR
         return Raised.TIMEOUT if is_late else row.means
-    return _by_words(last) or _cancelled(message.strip())
+    return _by_words(last) or _by_sayings(name, message.strip())
+
+
+def _by_sayings(name: str, message: str) -> Raised | None:
+    """Read what the message of an unknown class says, whole: its caller left or stopped it."""
+    is_signalled = name == "SystemExit" and message in _SIGNALLED
+    if is_signalled or (_has_left(message) and not _BY_TRADER.search(message)):
+        return _GONE
+    return _cancelled(message) or _cancelled(f"{name}: {message}")
 
 
 def _by_words(name: str) -> Raised | None:
@@ -283,7 +320,9 @@ def _by_words(name: str) -> Raised | None:
         return Raised.TIMEOUT
     if _asks_somebody(frozenset(words)):
         return Raised.WAIT
-    return Raised.ABANDONED if _LEFT.fullmatch(" ".join(words)) else None
+    if _HALTS & {*words} and _RUNNING & {*words} and {*words} <= _HALTS | _RUNNING:
+        return _CANCEL
+    return _GONE if _LEFT.fullmatch(" ".join(words)) else None
 
 
 def _asks_somebody(has: frozenset[str]) -> bool:
@@ -306,13 +345,13 @@ def _row(package: str, name: str) -> _Row | None:
 
 def _by_message(message: str) -> Raised | None:
     """Read an error's message that is, or begins with, what only such an error says."""
-    head = _SPAN_ERROR.sub("", message[:1_000].strip(), count=1)
+    head = _SPAN_ERROR.sub("", message[:_MOST_SAID].strip(), count=1)
     for beginning, means in _BEGINNINGS:
         if head.startswith(beginning):
             return means
     said, _, rest = head.partition(":")
     is_of_work = bool(rest) and _cancelled(rest.strip()) is None and _BY_TRADER.search(said)
-    if not is_of_work and _LEFT.fullmatch(said.rstrip(" .!")):
+    if not is_of_work and _has_left(said):
         return _GONE
     if found := _cancelled(head):
         return found
@@ -323,8 +362,14 @@ def _by_message(message: str) -> Raised | None:
 
 
 def _cancelled(message: str) -> Raised | None:
-    """Read the message of a cancellation, whole or as Go wraps it."""
-    return _MESSAGES.get(message) or (_CANCEL if message.endswith(_GO_CANCELLED) else None)
+    """Read the message of a cancellation, whole or as Go and gRPC wrap it."""
+    is_wrapped = message.endswith(_GO_CANCELLED) or _GRPC.search(message[:_MOST_SAID])
+    return _MESSAGES.get(message) or (_CANCEL if is_wrapped else None)
+
+
+def _has_left(message: str) -> bool:
+    said = message.strip(" .![]") if len(message) <= _MOST_SAID else ""
+    return _LEFT.fullmatch(said) is not None or _DENIED.fullmatch(said) is not None
 
 
 def _members(trace: str) -> set[Raised]:
@@ -379,7 +424,7 @@ def is_pending(span: Span, action: Action) -> bool:
     framework answers in place of the tool, in fixed words, whichever instrumentation records them.
     """
     if action.kind is ActionKind.TOOL:
-        return _ADK_CONFIRMATION in {action.error, mapping(action.output).get("error")}
+        return _ADK_CONFIRMATION in (action.error, mapping(action.output).get("error"))
     if action.kind not in _RUNS:
         return False
     return any(_lists_requests(result) for result in _results(span, action))

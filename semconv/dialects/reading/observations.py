@@ -17,7 +17,14 @@ from semconv.dialects.reading.action import Action, ActionKind, Message
 from semconv.dialects.reading.agent_names import NO_AGENT, Found
 from semconv.dialects.reading.guardrails import TRIGGERED, as_guardrail
 from semconv.dialects.reading.messages import message_of, messages_of, system_text
-from semconv.dialects.reading.payloads import answered, asked, content_of, is_table, reported_failure
+from semconv.dialects.reading.payloads import (
+    answered,
+    asked,
+    content_of,
+    is_table,
+    is_tool_message,
+    reported_failure,
+)
 from semconv.dialects.reading.python_repr import from_repr
 from semconv.dialects.reading.tools import delegation_target, transfer_target
 from semconv.dialects.reading.values import (
@@ -341,13 +348,7 @@ def _outcome(value: Any) -> tuple[str, str]:
         if isinstance(value, Mapping) and set(value.keys()) - {"kwargs"} in _ENVELOPES:
             value = next(value[key] for key in value if key != "kwargs")
     complaint = reported_failure(value)
-    return complaint, content_of(value) if _is_tool_message(value) else words(value)
-
-
-def _is_tool_message(value: Any) -> bool:
-    if not isinstance(value, Mapping):
-        return False
-    return value.get("type") == "tool" or "lc" in value or value.get("role") == "tool"
+    return complaint, content_of(value) if is_tool_message(value) else words(value)
 
 
 def _answered_call(value: Any) -> str:

@@ -45,6 +45,20 @@ def content_of(value: Any) -> str:
     return message.text if message is not None else words(value)
 
 
+def is_tool_message(value: Any) -> bool:
+    """Say whether a tool's result is the message that LangChain or OpenAI puts around it.
+
+    A result of the tool's own may have these keys too: ``{"data": {"orders": […]}}``, ``{"type": "tool"}``.
+    """
+    if not isinstance(value, Mapping):
+        return False
+    if value.get("role") == "tool":
+        return True
+    body = value.get("data") or value.get("kwargs") or value
+    is_stored = "lc" in value or value.get("type") == "tool"
+    return is_stored and isinstance(body, Mapping) and "content" in body
+
+
 def _inside(value: Any, keys: Sequence[str], choose: Callable[[Sequence[Message]], str]) -> str:
     whole = value
     for _ in range(_MAX_LEVELS):

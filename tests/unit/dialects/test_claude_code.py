@@ -11,7 +11,7 @@ from collector_processor.rebuild.repair import repair
 from collector_processor.rebuild.runs import group_runs
 from collector_processor.trajectory import order
 from semconv.dialects.frameworks.claude_code import reported_call
-from semconv.model import ContentState, Event, Span, SpanStatus, Trace, TraceId, Trajectory
+from semconv.model import ContentState, Event, Span, Stop, Trace, TraceId, Trajectory
 from tests.factories import at, ordered, outline, span
 
 SCOPE = "com.anthropic.claude_code.tracing"
@@ -65,7 +65,7 @@ def test_a_subagent_without_details_is_known_by_its_model_calls() -> None:
     assert outline(trajectory) == [("general-purpose", "llm"), ("general-purpose", "tool")]
 
 
-def test_a_tool_fails_with_its_execution_and_when_it_is_not_allowed() -> None:
+def test_a_tool_fails_with_its_execution_and_is_stopped_where_it_is_not_allowed() -> None:
     trajectory = ordered(
         interaction("x"),
         claude(2, "tool", tool_name="Bash"),
@@ -73,9 +73,9 @@ def test_a_tool_fails_with_its_execution_and_when_it_is_not_allowed() -> None:
         claude(4, "tool", tool_name="Bash"),
         claude(5, "tool.blocked_on_user", parent=4, decision="reject"),
     )
-    assert [(step.status, step.error) for step in trajectory.steps] == [
-        (SpanStatus.ERROR, "ShellError"),
-        (SpanStatus.ERROR, "rejected by the user"),
+    assert [(step.is_failed, step.stop, step.error) for step in trajectory.steps] == [
+        (True, None, "ShellError"),
+        (False, Stop.CANCELLED, "rejected by the user"),
     ]
 
 

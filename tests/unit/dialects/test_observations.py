@@ -288,3 +288,10 @@ def test_a_functions_only_text_is_the_task() -> None:
 def test_logfires_own_spans_say_whose_the_calls_below_them_are() -> None:
     turn = replace(logfire(1, "Turn of {name!r}", parent=None, agent_name="clerk"), end_ns=span(99).end_ns)
     assert outline(ordered(turn, logfire(2, "Responses API with {model!r}"))) == [("clerk", "llm")]
+
+
+def test_a_result_with_the_type_of_a_message_is_kept_whole() -> None:
+    got = json.dumps({"type": "tool", "name": "hammer", "price": 12})
+    assert read(langfuse(2, "tool", attributes={"langfuse.observation.output": got})).output == got
+    message = json.dumps({"type": "tool", "content": "16", "tool_call_id": "c1"})
+    assert read(langfuse(2, "tool", attributes={"langfuse.observation.output": message})).output == "16"

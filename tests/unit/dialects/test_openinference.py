@@ -101,6 +101,21 @@ def test_langchains_tool_message_gives_result_and_call_id() -> None:
     assert (action.output, action.call_id) == ("16", "c1")
 
 
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"data": {"seats": 16}},
+        {"data": {"close": None}, "errors": [{"message": "forbidden"}]},
+        {"type": "tool", "name": "hammer", "price": 12},
+        [True, {"seats": 16}],
+    ],
+)
+def test_a_result_with_the_keys_of_a_message_is_kept_whole(result: Any) -> None:
+    got = json.dumps(result)
+    action = read(openinference(2, "TOOL", attributes={"tool.name": "t", "output.value": got}))
+    assert json.loads(action.output) == result
+
+
 def test_smolagents_arguments_are_unwrapped() -> None:
     wrapped = json.dumps({"args": [], "sanitize_inputs_outputs": True, "kwargs": {"name": "Falcon"}})
     action = read(openinference(2, "TOOL", attributes={"tool.name": "t", "input.value": wrapped}))

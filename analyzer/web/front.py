@@ -12,7 +12,7 @@ from urllib.parse import quote
 from aiohttp import web
 from pydantic.fields import FieldInfo
 
-from analyzer.issues.labels.correcting import KeptOpinions
+from analyzer.issues.correcting import KeptOpinions
 from analyzer.issues.labels.labelling import AcceptedLabel
 from analyzer.issues.labels.run_label import Label, Statement
 from analyzer.web.guard import SIGN_IN, STATIC, Handler, Sessions, require_stated_origin
