@@ -181,10 +181,9 @@ def says_nothing_found(task: str, answer: str) -> bool:
 
 def _calls(known: Known) -> Iterator[tuple[int, str]]:
     for place, step in enumerate(known.reading.steps):
-        is_deed = bool(deed_of(call_name(step)))  # it says nothing when it is done
         if (
             step.kind is StepKind.TOOL
-            and not is_deed
+            and not deed_of(call_name(step))  # it says nothing when it is done
             and not recalls(step.target or "")
             and known.reading.faults[place] in _GIVES_NOTHING
         ):

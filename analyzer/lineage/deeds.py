@@ -241,7 +241,8 @@ def amounts_in(text: str) -> Iterator[Amount]:
 def exceeded_maxima(known: Known) -> Iterator[Clue]:
     """Yield the calls that take more than the maximum that a result before them gave."""
     maxima: list[tuple[int, Amount]] = []
-    for position, step in enumerate(known.reading.steps):
+    deeds = {place for tool, place in known.last_calls.items() if not looks_up(tool or "")}
+    for position, step in enumerate(known.reading.steps[: max(deeds, default=-1) + 1]):
         if step.kind is not StepKind.TOOL:
             continue
         if maxima and not looks_up(step.target or ""):

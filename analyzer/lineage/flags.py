@@ -66,7 +66,7 @@ def _other_words(known: Known, listed: Listed) -> Iterator[Clue]:
     asked, words = known.asked.casefold(), words_in(known.answer)
     for key in _categories(listed):
         values = {str(entry.fields[key]).casefold() for entry in listed.entries}
-        named = [value for value in values if re.search(rf"(?<!\w){re.escape(value)}(?!\w)", asked)]
+        named = [value for value in values if value in asked and _has_word(asked, value)]
         if len(named) != 1 or not _is_ordered(known, named[0]) or _is_negated(asked, named[0]):
             continue
         entry = _only_taken(known, listed)
@@ -78,6 +78,10 @@ def _other_words(known: Known, listed: Listed) -> Iterator[Clue]:
         if chosen != named[0] and not is_told and any(_is_as_good(one, entry) for one in others):
             shown = next(str(one.fields[key]) for one in others)
             yield _clue(known, entry, key, known.answer.casefold(), f"where the task asks for {shown}")
+
+
+def _has_word(text: str, word: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
 
 
 def _categories(listed: Listed) -> list[str]:

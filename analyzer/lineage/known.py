@@ -360,8 +360,9 @@ def _as_value(date: DateFound) -> Value:
 def words_in(text: str) -> frozenset[str]:
     """Return the words of a text in lower case: as blanks and brackets separate them, and their parts."""
     small = text[:HEAD].casefold()
-    whole = [token.rstrip(".!?").lstrip("#") for token in set(_TOKEN.findall(small))]
-    return frozenset(whole + _PART.findall(small))
+    tokens = set(_TOKEN.findall(small))
+    whole = [token.rstrip(".!?").lstrip("#") for token in tokens]
+    return frozenset(whole + _PART.findall(" ".join(tokens)))
 
 
 def beginnings_in(text: str, least: int) -> frozenset[str]:

@@ -73,22 +73,22 @@ class _Limit:
 def broken_limits(known: Known) -> Iterator[Clue]:
     """Yield the limits of the task that the named entry of a list breaks while another keeps them."""
     answer = known.answer
-    limits = list(_limits(known))
-    if not limits or not answer or known.admits_fault or has_alternative(known.asked):
+    lists = [listed for _, text in known.results() for listed in lists_in(text)] if answer else []
+    limits = list(_limits(known)) if lists else []
+    if not limits or known.admits_fault or has_alternative(known.asked):
         return
     small, words = answer.casefold(), words_in(answer)
-    for _step, text in known.results():
-        for listed in lists_in(text):
-            named = [entry for entry in listed.entries if entry.is_named_in(words, small)]
-            is_row = _are_one_list(named, small)
-            is_choice = len(named) < len(listed.entries) or is_row
-            is_count = is_choice and len(named) in counts_in(answer)
-            is_wanted = is_row and 1 < len(named) in counts_in(known.asked)
-            meant = [
-                limit for limit in limits if len(named) == 1 or is_wanted or (is_count and limit.read is _day)
-            ]
-            chosen = ((limit, _breaking(listed, limit, named, small)) for limit in meant)
-            yield from (_clue(known, limit, *found) for limit, found in chosen if found is not None)
+    for listed in lists:
+        named = [entry for entry in listed.entries if entry.is_named_in(words, small)]
+        is_row = _are_one_list(named, small)
+        is_choice = len(named) < len(listed.entries) or is_row
+        is_count = is_choice and len(named) in counts_in(answer)
+        is_wanted = is_row and 1 < len(named) in counts_in(known.asked)
+        meant = [
+            limit for limit in limits if len(named) == 1 or is_wanted or (is_count and limit.read is _day)
+        ]
+        chosen = ((limit, _breaking(listed, limit, named, small)) for limit in meant)
+        yield from (_clue(known, limit, *found) for limit, found in chosen if found is not None)
 
 
 def _is_end(key: str) -> bool:

@@ -50,16 +50,14 @@ def unmade_calls(known: Known) -> Iterator[Clue]:
     yield from _unmade_checks(known)
     unused = _unused(known)
     claims = _reports(known.answer) if unused else ()
-    asked = beginnings_in(known.asked, _LETTERS) if claims else frozenset()
-    called = (
-        beginnings_in(" ".join(spaced(tool or "") for tool in known.last_calls), _LETTERS)
-        if claims
-        else frozenset()
-    )
+    if not claims:
+        return
+    asked = beginnings_in(known.asked, _LETTERS)
+    called = beginnings_in(" ".join(spaced(tool or "") for tool in known.last_calls), _LETTERS)
     did = (step.input[:HEAD] for step in known.reading.steps if step.kind is StepKind.TOOL)
-    spoken = " ".join((*(text for _, text in known.results()), *did)) if claims else ""
+    spoken = " ".join((*(text for _, text in known.results()), *did))
     done = called | beginnings_in(spoken, _LETTERS)
-    for tool, told in unused.items() if claims else ():
+    for tool, told in unused.items():
         name = beginnings_in(spaced(tool), _LETTERS)
         meant = (name | beginnings_in(told, _LETTERS)) & asked
         for sentence in claims:
@@ -73,18 +71,17 @@ def unmade_calls(known: Known) -> Iterator[Clue]:
 
 def _unmade_checks(known: Known) -> Iterator[Clue]:
     """Yield the checks that the answer claims in words of an offered check which no agent called."""
-    answer, offered = known.answer, _offered(known)
-    if not offered or _CHECKED.search(answer) is None:
+    offered, called = _offered(known), _called(known)
+    checks = [tool for tool in offered if tool not in called and worded(CHECKS).search(tool)]
+    if not checks or _CHECKED.search(known.answer) is None:
         return
-    claims = [found[0] for found in SENTENCE.finditer(answer) if _CHECKED.search(found[0])][:_MOST_SENTENCES]
-    called = _called(known) if claims else frozenset()
+    sentences = (found[0] for found in SENTENCE.finditer(known.answer))
+    claims = [one for one in sentences if _CHECKED.search(one)][:_MOST_SENTENCES]
     used = beginnings_in(" ".join(f"{tool} {offered.get(tool, '')}" for tool in called), _LETTERS)
     asked = beginnings_in(known.asked, _LETTERS) if claims else frozenset()
-    for tool, told in offered.items():
-        if tool in called or not worded(CHECKS).search(tool):
-            continue
+    for tool in checks:
         name = beginnings_in(spaced(tool), _LETTERS)
-        meant = (name | (beginnings_in(told, _LETTERS) & asked)) - used - _CHECKING
+        meant = (name | (beginnings_in(offered[tool], _LETTERS) & asked)) - used - _CHECKING
         for sentence in claims:
             if meant & beginnings_in(sentence, _LETTERS):
                 yield _clue(known, tool, sentence)

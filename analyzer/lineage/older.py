@@ -152,9 +152,10 @@ def values_before_update(known: Known) -> Iterator[Clue]:
     later, may speak of what no longer holds ("free the 09:40 slot"); so may a task ask for it.
     """
     task = known.reading.trajectory.task[:HEAD]
-    if phrases("before", languages_in(task)).search(task):
+    changes = list(islice(_changes(known), _MOST_CHANGES))
+    if not changes or phrases("before", languages_in(task)).search(task):
         return
-    for change in islice(_changes(known), _MOST_CHANGES):
+    for change in changes:
         for position, words in known.words_after(change.position):
             if change.name not in words.casefold() or any(_has(words, one) for one in change.new):
                 continue

@@ -16,7 +16,7 @@ from analyzer.lineage.cut_short import counts
 from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import CURRENCY_CODES, figures, words_of
 from analyzer.lineage.known import Known, counts_in
-from analyzer.lineage.vocabulary import phrases
+from analyzer.lineage.vocabulary import phrases, worded
 from analyzer.signals.numbers import measure_of
 from analyzer.signals.tool_names import deed_of
 from analyzer.signals.wordings import languages_in
@@ -32,24 +32,14 @@ _LARGEST: Final = 2**63
 _LONGEST_NUMBER: Final = 9
 _LEAST_COUNTED: Final = 5
 """Entries of a page whose number an answer has by no other way: three days, four people."""
-_COUNT: Final = re.compile(
-    r"(?:total|num|number)_?(?:of_?)?(?:count|items|results|hits|found|rows|entries)$", re.IGNORECASE
-)
+_COUNT: Final = r"(?:total|num|number)_?(?:of_?)?(?:count|items|results|hits|found|rows|entries)$"
 """Keys that can only count the entries of the list."""
-_TOTAL: Final = re.compile(
-    r"(?:total|count|size|hits|match(?:es|ed)|found|gesamt(?:zahl|anzahl)?|insgesamt|anzahl|totale|totaal|aantal|nombre"
-    r"|łącznie|razem|celkem|počet|antal|totalt|toplam|всего|количество|итого|总数|總數|总计|合計|件数|総数|전체|총)$",
-    re.IGNORECASE,
-)
+_TOTAL: Final = "{total_key}$"
 """Keys that count the entries of the list, or sum something up."""
 _MORE: Final = re.compile(
     r"(?:has_?(?:more|next)(?:_?page)?|more|(?:is_?)?truncated|limit_?reached)$", re.IGNORECASE
 )
-_NEXT: Final = re.compile(
-    r"(?:@odata\.)?(?:next(?:_?(?:page|cursor|token|link|url))?|continuation|pr[óo]xim[ao]|siguiente|suivante?|n(?:ä|ae)chste"
-    r"|volgende|successiv[ao]|następna|следующая|下一页|次(?:ページ)?|다음)$",
-    re.IGNORECASE,
-)
+_NEXT: Final = r"(?:@odata\.)?(?:next_?(?:page|cursor|token|link|url)|{next_key})$"
 _LINK_TO_NEXT: Final = re.compile(r"""\brel="?next\b""")
 """In the ``Link`` header of a page (RFC 8288)."""
 _RELATIONS: Final = ("rel", "relation")
@@ -160,8 +150,8 @@ def _page(text: str) -> _Page | None:
     is_more = any(_says_more(str(key), value) for key, value in row.items())
     pages = next((value for key, value in wholes.items() if _PAGES.match(key)), 0)
     is_limited = any(_LIMIT.match(key) and value == shown for key, value in wholes.items())
-    counted = _COUNT if not (is_more or pages or is_limited) else _TOTAL
-    totals = [value for key, value in wholes.items() if counted.search(key) or _COUNT.match(key)]
+    counted = worded(_COUNT if not (is_more or pages or is_limited) else _TOTAL)
+    totals = [value for key, value in wholes.items() if counted.search(key) or worded(_COUNT).match(key)]
     total = max(totals, default=0)
     if (total == shown and not is_more) or total in _sums(entries):
         return None
@@ -207,7 +197,7 @@ def _says_more(key: str, value: Any) -> bool:
     if isinstance(value, list):
         return any(_is_link(one) and "next" in (one.get(name) for name in _RELATIONS) for one in value)
     is_link = isinstance(value, str) and _LINK_TO_NEXT.search(value) is not None
-    return is_link or bool(_NEXT.match(key) and value)
+    return is_link or bool(worded(_NEXT).match(key) and value)
 
 
 def _printed_page(text: str) -> _Page | None:

@@ -186,7 +186,6 @@ def _values(text: str) -> frozenset[float]:
 
 def _hits(line: str, columns: Sequence[_Column]) -> list[_Hit]:
     small = line.casefold()
-    stated = {value: figure for figure in figures(line) if not figure.is_small for value in figure.readings}
     found = [
         _Hit(
             row=row,
@@ -198,6 +197,9 @@ def _hits(line: str, columns: Sequence[_Column]) -> list[_Hit]:
         for text, row in column.texts.items()
         if text in small and stands_in(text, small)
     ]
+    if not found:
+        return []  # numbers alone name no row
+    stated = {value: figure for figure in figures(line) if not figure.is_small for value in figure.readings}
     numbers = [
         _Hit(row=column.numbers[value], key=column.key, shown=one.literal, value=one.literal, number=value)
         for column in columns

@@ -116,7 +116,7 @@ def _side_by_side(known: Known) -> Iterator[tuple[str, str]]:
         for value in mapping(step.input[:HEAD]).values()
         if isinstance(value, str) and 0 < len(value) <= _LONGEST_SIDE
     }
-    for value in sorted(values):
+    for value in sorted(one for one in values if one in task):
         dense = not value.isascii() and all(map(_is_dense, value))
         joint = _DENSE_AND if dense else _AND
         name = _DENSE_NAME if dense else _SPACED_NAME

@@ -6,7 +6,7 @@ task that asks for an old version, is right.
 
 from __future__ import annotations
 
-import re
+import functools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
@@ -16,37 +16,14 @@ from analyzer.lineage.deeds import SENTENCE
 from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known, words_in
-from analyzer.lineage.vocabulary import denies
+from analyzer.lineage.vocabulary import denies, worded, words_for
 from semconv.model import StepKind
 from semconv.record import record
 
-_REPLACED: Final = re.compile(
-    r"\bsuperseded\b|\bobsolete\b|\bdeprecated\b|\brepealed\b|\bwithdrawn\b|\boutdated\b|\breplaced[ _]by\b"
-    r"|\bno longer (?:valid|in force|current)\b"
-    r"|\baußer Kraft\b|\baufgehoben|\bveraltet|\babgelöst|\bersetzt durch\b|\bungültig\b"
-    r"|\babrogée?s?\b|\bremplacée?s? par\b|\bpérimée?s?\b|\bobsolet[oa]s?\b"
-    r"|\bderogad[oa]s?\b|\bsustituid[oa]s? por\b|\brevogad[oa]s?\b|\bsubstituíd[oa]s? por\b"
-    r"|\babrogat[oaie]\b|\bsostituit[oaie] da\b|\bvervallen\b|\bvervangen door\b|\bupphävd|\bersatt av\b"
-    r"|\buchylon|\bnieaktualn|\bzastąpion|\byürürlükten kalk"
-    r"|\bупразднен|\bутратил|\bотмен[её]н|\bзамен[её]н|\bустарел"  # noqa: RUF001 - Russian
-    r"|废止|失效|作废|旧版|已被替|廃止|失効|旧版|폐지|구버전",
-    re.IGNORECASE,
-)
+_REPLACED: Final = r"\b{replaced}\b|\b{replaced_stem}|{dense_replaced}"
 """Words by which documents and rates are marked as replaced; not those of what has merely run out."""
-_SUCCESSOR: Final = re.compile(
-    r"(?:superseded|replaced|succeeded)_?by$|successor|nachfolger|ersetzt_?durch|remplac[ée]e?_?par|sustituid[oa]_?por"
-    r"|sostituit[oa]_?da|substitu[ií]d[oa]_?por|zast[ąa]pion[ya]_?przez",
-    re.IGNORECASE,
-)
+_SUCCESSOR: Final = r"(?:superseded|replaced|succeeded)_?by$|{successor_key}"
 """Keys that name the version which holds now."""
-_BEGINNINGS: Final = (
-    "supersed", "obsolet", "deprecat", "repeal", "withdrawn", "outdated", "replaced", "longer", "kraft",
-    "aufgehoben", "veraltet", "abgelöst", "ersetzt", "ungültig", "abrog", "remplac", "périm", "derogad",
-    "sustitu", "revogad", "substitu", "sostitu", "vervallen", "vervangen", "upphävd", "ersatt", "uchylon",
-    "nieaktualn", "zast", "kalk", "упразднен", "утратил", "отмен", "замен", "устарел", "废止", "失效",
-    "作废", "旧版", "已被替", "廃止", "失効", "폐지", "구버전", "succe", "nachfolger", "\\u",
-)  # fmt: skip
-"""Each match of both has one of these in lower case, if JSON has not escaped it; most results have none."""
 _MOST_PIECES: Final = 60
 _MOST_RESULTS: Final = 100
 _MOST_MARKED: Final = 20
@@ -73,13 +50,13 @@ def replaced_versions(known: Known) -> Iterator[Clue]:
     if not answer:
         return
     small = "\n".join(text for _, text in islice(known.results(), _MOST_RESULTS)).casefold()
-    if not any(one in small for one in _BEGINNINGS):
+    if not any(one in small for one in _beginnings()):
         return
     pieces = [one for result in islice(known.results(), _MOST_RESULTS) for one in _pieces(*result)]
     marked = [one for one in pieces if one.mark]
     if not marked or len(marked) > _MOST_MARKED:
         return
-    if _REPLACED.search(answer) or _REPLACED.search(known.asked):
+    if worded(_REPLACED).search(answer) or worded(_REPLACED).search(known.asked):
         return
     literals = {figure.value: figure.literal for figure in figures(_affirmed(answer)) if not figure.is_label}
     givers = _givers(pieces, literals.keys() - _values(known.asked))
@@ -100,6 +77,17 @@ def replaced_versions(known: Known) -> Iterator[Clue]:
         ]
         if used:
             yield _clue(known, piece, used[0])
+
+
+@functools.cache
+def _beginnings() -> tuple[str, ...]:
+    """Return texts of which each match of both patterns has one in lower case, if JSON has not escaped it.
+
+    Most results have none of them.
+    """
+    kinds = ("replaced", "replaced_stem", "dense_replaced", "successor_key")
+    marks = {word.casefold() for kind in kinds for word in words_for(kind)}
+    return tuple(sorted({"succeeded", "replaced", "\\u", *marks}))
 
 
 def _givers(pieces: Sequence[_Piece], wanted: Collection[float]) -> dict[float, list[_Piece]]:
@@ -146,7 +134,9 @@ def _pieces(position: int, text: str) -> Iterator[_Piece]:
     else:
         lines = text.splitlines()
         marks = [
-            found[0] for line in lines if len(line) <= _LONGEST_FIELD and (found := _REPLACED.search(line))
+            found[0]
+            for line in lines
+            if len(line) <= _LONGEST_FIELD and (found := worded(_REPLACED).search(line))
         ]
         yield _Piece(
             position=position,
@@ -168,8 +158,10 @@ def _rows(document: Any) -> list[Any]:
 def _piece(position: int, row: dict[str, Any]) -> _Piece:
     fields = [(str(key), value) for key, value in row.items()]
     texts = [value for _, value in fields if isinstance(value, str) and len(value) <= _LONGEST_FIELD]
-    marks = [found[0] for value in texts if (found := _REPLACED.search(value))]
-    marks += [key for key, value in fields if isinstance(value, str) and value and _SUCCESSOR.search(key)]
+    marks = [found[0] for value in texts if (found := worded(_REPLACED).search(value))]
+    marks += [
+        key for key, value in fields if isinstance(value, str) and value and worded(_SUCCESSOR).search(key)
+    ]
     return _Piece(
         position=position,
         text="\n".join(str(value) for _, value in fields),

@@ -102,8 +102,9 @@ def _ids_in_deeds(known: Known) -> Iterator[tuple[int, str]]:
 def _is_told(name: str, heard: str) -> bool:
     """Tell whether a text in lower case has an id or, as a word, its last number of two digits and more."""
     number = next(reversed(_NUMBER.findall(name)), "")
-    as_word = re.compile(rf"(?<![\w-]){number}(?![\w-])")
-    return name in heard or (len(number) > 1 and as_word.search(heard) is not None)
+    if name in heard or len(number) < 2 or number not in heard:
+        return name in heard
+    return re.search(rf"(?<![\w-]){number}(?![\w-])", heard) is not None
 
 
 def _is_described(rows: _Rows, name: str, told: AbstractSet[str], heard: str) -> bool:

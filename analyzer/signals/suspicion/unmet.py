@@ -78,8 +78,9 @@ def unmet(reading: Reading) -> Iterator[Clue]:
 def _refused_parts(reading: Reading) -> Iterator[tuple[Missed, tuple[str, ...]]]:
     """Yield the entries for which a deed with several was refused, each with the words that name it."""
     for at, step in enumerate(reading.steps):
-        tool = call_name(step)
-        if step.kind is not StepKind.TOOL or reading.faults[at] is not Fault.NONE or not deed_of(tool):
+        if step.kind is not StepKind.TOOL or reading.faults[at] is not Fault.NONE:
+            continue
+        if not deed_of(tool := call_name(step)):
             continue
         asked = step.input[:HEAD].casefold()
         for entry in refused_entries(step.output):
@@ -91,8 +92,10 @@ def _refused_parts(reading: Reading) -> Iterator[tuple[Missed, tuple[str, ...]]]
 def _shares(reading: Reading) -> Iterator[tuple[Missed, float, float]]:
     """Yield the deeds that say in a short text of how many they did fewer: ``Sent 7 of 10``."""
     for at, step in enumerate(reading.steps):
-        tool, text = call_name(step), step.output.strip()
-        if step.kind is not StepKind.TOOL or not deed_of(tool) or len(text) > _LONGEST_REPORT:
+        text = step.output.strip()
+        if step.kind is not StepKind.TOOL or len(text) > _LONGEST_REPORT:
+            continue
+        if not deed_of(tool := call_name(step)):
             continue
         found = worded(_SHARE_FIRST).match(text)
         if found and int(found[1]) < int(found[2]) and not says_done_before(text):
