@@ -17,7 +17,9 @@ from typing import Final
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.derivation import near_miss
 from analyzer.lineage.figures import Figure, figures, unit_of
+from analyzer.lineage.known import known_of
 from analyzer.lineage.sources import sources
+from analyzer.lineage.vocabulary import denies
 from analyzer.signals.arithmetic import wrong_calculations
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, Reading, final_answer
@@ -29,6 +31,13 @@ _PER: Final = re.compile(
     r"|\s?[A-Za-z€$£]{0,8}/([A-Za-z-]{1,30})"
 )
 _MOST: Final = 4
+_SUM: Final = re.compile(
+    r"(?:[^\W\d_]+[:,]?\s){0,4}"
+    r"(\d[\d.,]{0,12}(?:\s?[*×·÷+]\s?\d[\d.,]{0,12}|\s[-−/x]\s\d[\d.,]{0,12}){1,6}?)[\s=?.。？]{0,4}"  # noqa: RUF001 - signs
+)
+"""At most four words, and then a sum. A bare ``-``, ``/`` or ``x`` may stand in a date or a size."""
+_LONGEST_SUM: Final = 200
+_MOST_WORDS: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +119,7 @@ def _per(text: str, figure: Figure) -> tuple[str, ...] | None:
 
 def wrong_sums(reading: Reading) -> Iterator[Clue]:
     """Yield the agents' wrong calculations; one that is not in the answer may have been corrected."""
+    yield from _wrong_answer_to_sum(reading)
     wrong = list(wrong_results(reading))
     texts = [source.text for source in sources(reading)] if wrong else []
     answer = numbers(final_answer(reading.trajectory)[:HEAD]) if wrong else frozenset()
@@ -127,3 +137,33 @@ def wrong_sums(reading: Reading) -> Iterator[Clue]:
             is_miscalculated=True,
             signs={"in_answer": float(found.error.stated in answer)},
         )
+
+
+def _wrong_answer_to_sum(reading: Reading) -> Iterator[Clue]:
+    """Yield the wrong number that an answer of few words gives to a task that is a sum: ``Compute 13*20``.
+
+    The number may be right in another base.
+    """
+    asked = _SUM.fullmatch(reading.trajectory.task[:_LONGEST_SUM].strip())
+    answer = final_answer(reading.trajectory)
+    if asked is None or not 0 < len(answer.split()) <= _MOST_WORDS:
+        return
+    given = numbers(asked[1])
+    stated = [one for one in figures(answer) if one.value not in given]
+    if len(stated) != 1 or denies(answer) or not numbers(answer) <= given | {stated[0].value}:
+        return
+    if stated[0].unit or stated[0].after[:1].isalnum():
+        return  # so many of something, or a number in another base
+    wrong = next(wrong_calculations(f"{asked[1].strip()} = {stated[0].literal}"), None)
+    if wrong is None or stated[0].literal in _in_other_bases(wrong.right):
+        return
+    position = known_of(reading).first_stating(stated[0].value)
+    reason = f"answered {stated[0].literal} to “{asked[1].strip()}”; the right result is {wrong.right_shown}"
+    quote = known_of(reading).quote(position, stated[0].literal)
+    yield known_of(reading).clue(position, ClueKind.WRONG_SUM, reason, quote, value=stated[0].value)
+
+
+def _in_other_bases(value: float) -> Iterator[str]:
+    """Yield a whole number in the bases 2, 8 and 16."""
+    if value.is_integer():
+        yield from (format(int(value), base) for base in "box")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from analyzer.lineage.calculations import wrong_sums
 from analyzer.lineage.clue import ClueKind, weigh
 from analyzer.lineage.slips import wrong_figures
 from analyzer.signals.run_view import read
@@ -180,3 +181,26 @@ def test_an_hour_counts_no_days(task: str, is_right: bool) -> None:
     booked = tool("reader", '{"state": "booked"}', "book_barge", input=asked)
     clue = found(task, calling("reader", ("book_barge", asked)), booked, step("reader", "Ida is booked."))
     assert (clue is None) is is_right
+
+
+@pytest.mark.parametrize(
+    ("task", "answer", "is_right"),
+    [
+        ("Compute 14*30", "421", False),
+        ("What is 19 x 21?", "19 x 21 is 389.", False),
+        ("Berechne 132 / 12 + 4", "Das Ergebnis ist 16.", False),
+        ("请计算 14*30。", "421", False),
+        ("Compute 14*30", "420", True),
+        ("Compute 10/3", "3.3", True),
+        ("What is 4 - 9?", "-5", True),
+        ("Compute 14*30", "0x1a4", True),
+        ("Compute 14*30", "In base 8 it is 644.", True),
+        ("Order 2 x 3 boards", "Done, order 5512.", True),
+        ("Compute 14*30 and tell me the date of order 7", "421", True),
+        ("Compute 14*30", "I cannot compute that, ask 21 people.", True),
+    ],
+)
+def test_a_task_that_is_a_sum_has_one_answer(task: str, answer: str, is_right: bool) -> None:
+    clues = [*wrong_sums(read(run(step("solver", answer), task=task, output=answer)))]
+    assert (not clues) is is_right
+    assert is_right or weigh(clues).probability > SUSPECTED
