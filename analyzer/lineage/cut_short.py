@@ -83,7 +83,7 @@ def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, st
         return known.asks_for("every") and is_cut and _is_gap(known, left, step)
     names = (name for entry in listed.entries for name in entry.names)
     is_start, are_few = all(named[:count]), _FEW * len(left) <= count
-    is_whole = counts(answer, count, words_of(listed.key)) or known.asks_for("every")
+    is_whole = counts(answer, count, words_of(listed.key))
     if not any(
         _telling(entry, "") for entry in told
     ):  # of mere names an agent may know more than the list says
@@ -91,6 +91,7 @@ def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, st
         is_whole = is_whole or (
             _says_why(known, listed, step) and _are_counted(known, listed, told, left, step)
         )
+    is_whole = is_whole or known.asks_for("every")
     return (is_start or are_few) and is_whole and not any(known.is_elsewhere(name, step) for name in names)
 
 

@@ -99,6 +99,7 @@ RED = (
             "Three children: Ada Noor, Ben Ruiz and Cleo Pohl.",
             True,
         ),
+        ("Write the forms of all 5 pupils.", OWING, "Ada Noor, Ben Ruiz, Cleo Pohl.", False),
         ("List all probes with an alarm.", RED, "Three probes alarmed: n-3, e-1 and d-7.", False),
         ("List all probes with an alarm.", RED, "Four probes alarmed: n-3, e-1, d-7 and s-2.", True),
         ("List all probes with an alarm by 04:00.", RED, "Three probes alarmed: n-3, e-1 and d-7.", True),
