@@ -5,7 +5,7 @@ from __future__ import annotations
 from analyzer.lineage.clue import Clue
 from analyzer.lineage.known import Known
 from analyzer.lineage.readers import READERS
-from analyzer.signals.run_view import read
+from analyzer.texts.run_view import read
 from semconv.model import Step
 from tests.runs import calling, run, tool
 

@@ -29,9 +29,9 @@ from analyzer.methods.ranker import Ranker
 from analyzer.methods.registry import AUTO
 from analyzer.methods.suspicion import suspect
 from analyzer.signals.checked import checked
-from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import MOST_STEPS
 from analyzer.signals.triage import Claim, Finding, triage, worth_a_model
+from analyzer.texts.run_view import read
 from collector_processor.core.analysis import NOTHING_EARNED, UNKNOWN, Analysis, AnalysisLostError, Earned
 from collector_processor.rebuild.redaction import Redact, keep, omit
 from semconv.model import Attribution, Blame, Effort, Status, Trajectory, ValueOrigin

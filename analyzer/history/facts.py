@@ -23,11 +23,11 @@ from decimal import Decimal, InvalidOperation
 from hashlib import blake2b
 from typing import Any, Final
 
-from analyzer.signals.normalize import plain_typography
-from analyzer.signals.numbers import DENSE
-from analyzer.signals.run_view import callers_of, final_answer
-from analyzer.signals.tool_results import Fault, fault_of
-from analyzer.signals.wordings import languages_in
+from analyzer.texts.normalize import plain_typography
+from analyzer.texts.numbers import DENSE
+from analyzer.texts.run_view import callers_of, final_answer
+from analyzer.texts.tool_results import Fault, fault_of
+from analyzer.texts.wordings import languages_in
 from semconv.dialects.reading.values import structured
 from semconv.model import Step, StepKind, Trajectory
 from semconv.record import record, replace

@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from analyzer.history.align_steps import Alignable, align, output_of
 from analyzer.inquiry.whole_run import WholeRun, WholeStep
-from analyzer.signals.run_view import final_answer
+from analyzer.texts.run_view import final_answer
 from semconv.model import Outcome, SpanStatus, StepKind
 from semconv.record import record
 

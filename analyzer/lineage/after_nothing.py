@@ -15,12 +15,12 @@ from analyzer.lineage.derivation import Derivation, converts, plain_results
 from analyzer.lineage.entries import document_in, tables_in
 from analyzer.lineage.figures import Figure, figures, prose_of
 from analyzer.lineage.known import Known, counts_in
-from analyzer.lineage.vocabulary import begins_with_no, denies, first_sentence
-from analyzer.signals.commands import call_name, commands_of
-from analyzer.signals.run_view import HEAD, callers_of
-from analyzer.signals.tool_names import deed_of, recalls
-from analyzer.signals.tool_results import Fault
-from analyzer.signals.wordings import asks_whether, mentions_fault
+from analyzer.texts.commands import call_name, commands_of
+from analyzer.texts.run_view import HEAD, callers_of
+from analyzer.texts.tool_names import deed_of, recalls
+from analyzer.texts.tool_results import Fault
+from analyzer.texts.vocabulary import begins_with_no, denies, first_sentence
+from analyzer.texts.wordings import asks_whether, mentions_fault
 from semconv.dialects.reading.values import mapping, structured
 from semconv.model import Step, StepKind
 

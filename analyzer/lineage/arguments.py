@@ -33,10 +33,10 @@ from analyzer.lineage.entries import record_texts
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known, around, counts_in, words_in
 from analyzer.lineage.values import ValueKind, values_in
-from analyzer.lineage.vocabulary import phrase_at_end, weekdays_in
-from analyzer.signals.commands import call_name
-from analyzer.signals.run_view import HEAD
-from analyzer.signals.tool_names import deed_of, looks_up
+from analyzer.texts.commands import call_name
+from analyzer.texts.run_view import HEAD
+from analyzer.texts.tool_names import deed_of, looks_up
+from analyzer.texts.vocabulary import phrase_at_end, weekdays_in
 from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
 from semconv.record import record

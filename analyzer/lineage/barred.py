@@ -15,13 +15,13 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import DateFound, agree, clocks_in, dates_in
 from analyzer.lineage.deeds import SENTENCE, acts_of
 from analyzer.lineage.known import Known
-from analyzer.lineage.vocabulary import denies, has_alternative, phrases, weekdays, weekdays_in, worded
 from analyzer.lineage.weekdays import ENGLISH, days_of
-from analyzer.signals.numbers import DENSE
-from analyzer.signals.run_view import HEAD
-from analyzer.signals.tool_names import deed_of, looks_up
-from analyzer.signals.tool_results import Fault
-from analyzer.signals.wordings import languages_in
+from analyzer.texts.numbers import DENSE
+from analyzer.texts.run_view import HEAD
+from analyzer.texts.tool_names import deed_of, looks_up
+from analyzer.texts.tool_results import Fault
+from analyzer.texts.vocabulary import denies, has_alternative, phrases, weekdays, weekdays_in, worded
+from analyzer.texts.wordings import languages_in
 from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
 from semconv.record import record

@@ -19,11 +19,11 @@ from analyzer.lineage.derivation import near_miss
 from analyzer.lineage.figures import Figure, figures, unit_of
 from analyzer.lineage.known import known_of
 from analyzer.lineage.sources import sources
-from analyzer.lineage.vocabulary import denies
-from analyzer.signals.arithmetic import wrong_calculations
-from analyzer.signals.numbers import numbers
-from analyzer.signals.run_view import HEAD, Reading, final_answer
-from analyzer.signals.wrong_numbers import wrong_results
+from analyzer.texts.arithmetic import wrong_calculations
+from analyzer.texts.numbers import numbers
+from analyzer.texts.run_view import HEAD, Reading, final_answer
+from analyzer.texts.vocabulary import denies
+from analyzer.texts.wrong_numbers import wrong_results
 from semconv.model import Evidence
 
 _PER: Final = re.compile(

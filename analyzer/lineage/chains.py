@@ -19,10 +19,10 @@ from analyzer.lineage.figures import Figure, figures, prose_of
 from analyzer.lineage.known import BEFORE, Known, Told, known_of, words_in
 from analyzer.lineage.sources import Source
 from analyzer.lineage.values import Value, ValueKind, values_in
-from analyzer.signals.arithmetic import WrongCalculation
-from analyzer.signals.numbers import measure_of
-from analyzer.signals.run_view import HEAD, Reading, final_answer, own_words
-from analyzer.signals.wrong_numbers import wrong_results
+from analyzer.texts.arithmetic import WrongCalculation
+from analyzer.texts.numbers import measure_of
+from analyzer.texts.run_view import HEAD, Reading, final_answer, own_words
+from analyzer.texts.wrong_numbers import wrong_results
 from semconv.model import Change, Origin, Passed, StepKind, ValueOrigin
 from semconv.record import record, replace
 

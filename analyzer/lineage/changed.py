@@ -21,9 +21,9 @@ from analyzer.lineage.entries import Scalar, rows_in, strings_of
 from analyzer.lineage.figures import prose_of
 from analyzer.lineage.known import BEFORE, Known, Told, around, counts_in, words_in
 from analyzer.lineage.values import Value, ValueKind, values_in
-from analyzer.lineage.vocabulary import titles
-from analyzer.signals.numbers import numbers
-from analyzer.signals.run_view import HEAD
+from analyzer.texts.numbers import numbers
+from analyzer.texts.run_view import HEAD
+from analyzer.texts.vocabulary import titles
 
 _MOST: Final = 40
 """Values of the answer that are looked at."""

@@ -16,10 +16,10 @@ from typing import Any, Final
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import acts_of
 from analyzer.lineage.known import Known, words_in
-from analyzer.lineage.vocabulary import denies, has_alternative, worded
-from analyzer.signals.run_view import HEAD
-from analyzer.signals.tool_names import deed_of, looks_up
-from analyzer.signals.wordings import Kind, languages_in, says
+from analyzer.texts.run_view import HEAD
+from analyzer.texts.tool_names import deed_of, looks_up
+from analyzer.texts.vocabulary import denies, has_alternative, worded
+from analyzer.texts.wordings import Kind, languages_in, says
 from semconv.dialects.reading.values import mapping
 from semconv.model import Step, StepKind
 from semconv.record import record

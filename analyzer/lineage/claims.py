@@ -24,8 +24,8 @@ from analyzer.lineage.sources import (
     listed_columns,
     sources,
 )
-from analyzer.signals.numbers import numbers
-from analyzer.signals.run_view import HEAD, Reading, final_answer
+from analyzer.texts.numbers import numbers
+from analyzer.texts.run_view import HEAD, Reading, final_answer
 from semconv.model import StepKind
 
 _MOST_CLAIMS: Final = 60

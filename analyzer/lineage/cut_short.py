@@ -19,10 +19,10 @@ from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
 from analyzer.lineage.figures import Figure, figures, words_of
 from analyzer.lineage.known import Known, beginnings_in, counts_in, words_in
 from analyzer.lineage.sources import LARGEST
-from analyzer.lineage.vocabulary import number_words, phrases, weekdays_in
-from analyzer.signals.numbers import measure_of
-from analyzer.signals.run_view import HEAD
-from analyzer.signals.wordings import languages_in
+from analyzer.texts.numbers import measure_of
+from analyzer.texts.run_view import HEAD
+from analyzer.texts.vocabulary import number_words, phrases, weekdays_in
+from analyzer.texts.wordings import languages_in
 from semconv.model import StepKind
 
 _LEAST: Final = 3

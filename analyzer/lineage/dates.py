@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, timedelta
 from typing import Final, NamedTuple
 
-from analyzer.lineage.vocabulary import months
-from analyzer.signals.wordings import languages_in
+from analyzer.texts.vocabulary import months
+from analyzer.texts.wordings import languages_in
 from semconv.record import record
 
 # Patterns that begin with a digit and look behind it are found faster than those that look behind first.

@@ -19,12 +19,12 @@ from typing import Final
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.figures import Figure, figures, words_of
 from analyzer.lineage.known import Known, around
-from analyzer.lineage.vocabulary import phrases
-from analyzer.signals.commands import call_name, commands_of
-from analyzer.signals.run_view import HEAD, QUOTE
-from analyzer.signals.tool_names import deed_of, looks_up
-from analyzer.signals.tool_results import Fault
-from analyzer.signals.wordings import Kind, languages_in, says
+from analyzer.texts.commands import call_name, commands_of
+from analyzer.texts.run_view import HEAD, QUOTE
+from analyzer.texts.tool_names import deed_of, looks_up
+from analyzer.texts.tool_results import Fault
+from analyzer.texts.vocabulary import phrases
+from analyzer.texts.wordings import Kind, languages_in, says
 from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, Step, StepKind
 from semconv.record import record

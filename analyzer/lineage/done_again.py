@@ -15,10 +15,10 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import dates_in
 from analyzer.lineage.deeds import acts_of
 from analyzer.lineage.known import Known, words_in
-from analyzer.signals.commands import call_name
-from analyzer.signals.run_view import HEAD
-from analyzer.signals.tool_names import deed_of, looks_up
-from analyzer.signals.tool_results import Fault
+from analyzer.texts.commands import call_name
+from analyzer.texts.run_view import HEAD
+from analyzer.texts.tool_names import deed_of, looks_up
+from analyzer.texts.tool_results import Fault
 from semconv.dialects.reading.values import mapping
 from semconv.model import Step, StepKind
 from semconv.record import record

@@ -19,8 +19,8 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import clocks_in, dates_in
 from analyzer.lineage.figures import figures, prose_of
 from analyzer.lineage.known import Known, beginnings_in, counts_in, words_in
-from analyzer.lineage.vocabulary import worded
-from analyzer.signals.run_view import HEAD, QUOTE, own_words
+from analyzer.texts.run_view import HEAD, QUOTE, own_words
+from analyzer.texts.vocabulary import worded
 from semconv.model import Evidence, StepKind
 from semconv.record import record
 

@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import Final
 
 from analyzer.lineage.figures import Figure
-from analyzer.signals.numbers import DENSE
+from analyzer.texts.numbers import DENSE
 
 _HOURS: Final = (
     r"(?:hours?|hrs?|h|stunden?|std\.?|heures?|horas?|or[ae]|uur|uren|jam|saat|godzin\w*|час\w*|ч|小时|小時|時間|시간"

@@ -17,11 +17,11 @@ from typing import Final
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import SENTENCE
 from analyzer.lineage.known import Known
-from analyzer.lineage.vocabulary import phrases
-from analyzer.signals.commands import RUNS_TESTS, call_name, commands_of
-from analyzer.signals.run_view import HEAD, final_answer
-from analyzer.signals.tool_names import deed_of, looks_up
-from analyzer.signals.wordings import Kind, kinds_said, languages_in, says_newly
+from analyzer.texts.commands import RUNS_TESTS, call_name, commands_of
+from analyzer.texts.run_view import HEAD, final_answer
+from analyzer.texts.tool_names import deed_of, looks_up
+from analyzer.texts.vocabulary import phrases
+from analyzer.texts.wordings import Kind, kinds_said, languages_in, says_newly
 from semconv.model import Evidence, Step, StepKind
 
 _READS: Final = re.compile(

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-from analyzer.signals.normalize import plain_typography
-from analyzer.signals.numbers import DENSE
+from analyzer.texts.normalize import plain_typography
+from analyzer.texts.numbers import DENSE
 from semconv.record import record, replace
 
 MOST: Final = 400

@@ -9,7 +9,7 @@ from typing import Final
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.known import known_of
 from analyzer.lineage.readers import MOST_CLUES, READERS
-from analyzer.signals.run_view import Finding, Reading
+from analyzer.texts.run_view import Finding, Reading
 
 _WRONG_CALL: Final = 4.5
 """Log-odds of a call that contradicts the task or a check: a fact, and what follows only reports it."""

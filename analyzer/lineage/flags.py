@@ -18,7 +18,7 @@ from analyzer.lineage.deeds import VERB_LETTERS, acts_of, spaced
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
 from analyzer.lineage.figures import words_of
 from analyzer.lineage.known import Known, beginnings_in, words_in
-from analyzer.lineage.vocabulary import has_alternative, worded
+from analyzer.texts.vocabulary import has_alternative, worded
 from semconv.model import StepKind
 
 _NO: Final = r"{no_field}(?!\w)"

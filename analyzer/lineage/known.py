@@ -20,11 +20,11 @@ from analyzer.lineage.entries import strings_of
 from analyzer.lineage.figures import Figure, figures
 from analyzer.lineage.sources import Source, is_blind, sources
 from analyzer.lineage.values import Value, ValueKind, values_in
-from analyzer.lineage.vocabulary import all_number_words, number_words, phrases
-from analyzer.signals.normalize import excerpt
-from analyzer.signals.numbers import numbers
-from analyzer.signals.run_view import HEAD, QUOTE, THINKING, Reading, final_answer, own_words
-from analyzer.signals.wordings import languages_in, mentions_fault
+from analyzer.texts.normalize import excerpt
+from analyzer.texts.numbers import numbers
+from analyzer.texts.run_view import HEAD, QUOTE, THINKING, Reading, final_answer, own_words
+from analyzer.texts.vocabulary import all_number_words, number_words, phrases
+from analyzer.texts.wordings import languages_in, mentions_fault
 from semconv.model import Evidence, StepKind
 from semconv.record import record
 

@@ -20,9 +20,9 @@ from analyzer.lineage.deeds import SENTENCE
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
 from analyzer.lineage.figures import CURRENCY_CODES, figures, unit_of
 from analyzer.lineage.known import Known, counts_in, words_in
-from analyzer.lineage.vocabulary import has_alternative, phrase_at_end, phrases, worded
-from analyzer.signals.normalize import excerpt
-from analyzer.signals.numbers import measure_of
+from analyzer.texts.normalize import excerpt
+from analyzer.texts.numbers import measure_of
+from analyzer.texts.vocabulary import has_alternative, phrase_at_end, phrases, worded
 from semconv.model import Evidence
 from semconv.record import record
 

@@ -15,10 +15,10 @@ from analyzer.lineage.checks import CHECKS
 from analyzer.lineage.clue import Clue
 from analyzer.lineage.deeds import NOT_DONE, SENTENCE, acts_of, claim_of, claims_in, spaced
 from analyzer.lineage.known import Known, beginnings_in
-from analyzer.lineage.vocabulary import worded
-from analyzer.signals.run_view import HEAD
-from analyzer.signals.tool_names import looks_up
-from analyzer.signals.wordings import Kind, languages_in, says
+from analyzer.texts.run_view import HEAD
+from analyzer.texts.tool_names import looks_up
+from analyzer.texts.vocabulary import worded
+from analyzer.texts.wordings import Kind, languages_in, says
 from semconv.model import StepKind
 
 _CHECKED: Final = re.compile(

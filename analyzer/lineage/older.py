@@ -22,9 +22,9 @@ from analyzer.lineage.dates import DateFound, Day, clocks_in, dates_in
 from analyzer.lineage.entries import Scalar, document_in, is_number, rows_in, stands_in
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known
-from analyzer.lineage.vocabulary import denies, phrases, worded
-from analyzer.signals.run_view import HEAD, THINKING
-from analyzer.signals.wordings import languages_in
+from analyzer.texts.run_view import HEAD, THINKING
+from analyzer.texts.vocabulary import denies, phrases, worded
+from analyzer.texts.wordings import languages_in
 from semconv.dialects.reading.values import mapping
 from semconv.model import StepKind
 from semconv.record import record

@@ -21,8 +21,8 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import agree, dates_in
 from analyzer.lineage.entries import Entry, Listed, lists_in
 from analyzer.lineage.known import Known, around, words_in
-from analyzer.signals.run_view import HEAD, THINKING, own_words
-from analyzer.signals.tool_names import deed_of
+from analyzer.texts.run_view import HEAD, THINKING, own_words
+from analyzer.texts.tool_names import deed_of
 from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
 from semconv.record import record

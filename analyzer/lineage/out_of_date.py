@@ -12,9 +12,9 @@ from analyzer.lineage.dates import DateFound, Day, agree, clocks_in, dates_in, y
 from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import BEFORE, Known
-from analyzer.lineage.vocabulary import denies, worded
-from analyzer.signals.numbers import measure_of
-from analyzer.signals.run_view import HEAD
+from analyzer.texts.numbers import measure_of
+from analyzer.texts.run_view import HEAD
+from analyzer.texts.vocabulary import denies, worded
 from semconv.model import StepKind
 
 _OF_DATA: Final = r"{data_time_key}(?:_?(?:at|on|am|em|al|op))?$"

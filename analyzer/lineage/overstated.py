@@ -16,10 +16,10 @@ from typing import Any, Final
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import acts_in, acts_of, claims_in, spaced
 from analyzer.lineage.known import Known
-from analyzer.lineage.vocabulary import worded
-from analyzer.signals.run_view import HEAD
-from analyzer.signals.tool_names import looks_up
-from analyzer.signals.tool_results import Fault
+from analyzer.texts.run_view import HEAD
+from analyzer.texts.tool_names import looks_up
+from analyzer.texts.tool_results import Fault
+from analyzer.texts.vocabulary import worded
 from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
 from semconv.record import record

@@ -16,10 +16,10 @@ from analyzer.lineage.cut_short import counts
 from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import CURRENCY_CODES, figures, words_of
 from analyzer.lineage.known import Known, counts_in
-from analyzer.lineage.vocabulary import phrases, worded
-from analyzer.signals.numbers import measure_of
-from analyzer.signals.tool_names import deed_of
-from analyzer.signals.wordings import languages_in
+from analyzer.texts.numbers import measure_of
+from analyzer.texts.tool_names import deed_of
+from analyzer.texts.vocabulary import phrases, worded
+from analyzer.texts.wordings import languages_in
 from semconv.dialects.reading.values import mapping
 from semconv.model import StepKind
 from semconv.record import record

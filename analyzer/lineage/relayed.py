@@ -16,9 +16,9 @@ from analyzer.lineage.durations import durations
 from analyzer.lineage.figures import Figure, figures, prose_of
 from analyzer.lineage.known import Known
 from analyzer.lineage.retold import messages_read
-from analyzer.signals.normalize import excerpt
-from analyzer.signals.numbers import measure_of
-from analyzer.signals.run_view import HEAD
+from analyzer.texts.normalize import excerpt
+from analyzer.texts.numbers import measure_of
+from analyzer.texts.run_view import HEAD
 from semconv.model import Evidence, StepKind
 from semconv.record import record
 

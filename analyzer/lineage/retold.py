@@ -15,8 +15,8 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.derivation import near_miss, plain_results
 from analyzer.lineage.figures import Figure, figures, prose_of
 from analyzer.lineage.known import Known
-from analyzer.signals.normalize import excerpt
-from analyzer.signals.run_view import HEAD
+from analyzer.texts.normalize import excerpt
+from analyzer.texts.run_view import HEAD
 from semconv.model import Evidence, Step, StepKind
 
 _MOST_HEARD: Final = 200

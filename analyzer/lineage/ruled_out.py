@@ -24,10 +24,10 @@ from analyzer.lineage.entries import rows_in
 from analyzer.lineage.known import Known
 from analyzer.lineage.sources import LATIN_SENTENCE
 from analyzer.lineage.targets import NAME, count_siblings, deed_on, is_id, named_deeds
-from analyzer.lineage.vocabulary import phrases, worded, words_for
-from analyzer.signals.run_view import HEAD, QUOTE, callers_of
-from analyzer.signals.tool_names import looks_up
-from analyzer.signals.tool_results import Fault
+from analyzer.texts.run_view import HEAD, QUOTE, callers_of
+from analyzer.texts.tool_names import looks_up
+from analyzer.texts.tool_results import Fault
+from analyzer.texts.vocabulary import phrases, worded, words_for
 from semconv.model import Evidence, StepKind
 from semconv.record import record
 

@@ -18,10 +18,10 @@ from analyzer.lineage.dates import dates_in
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
 from analyzer.lineage.known import Known, beginnings_in, counts_in, words_in
 from analyzer.lineage.other_calls import asked_before, ids_of
-from analyzer.lineage.vocabulary import denies
-from analyzer.signals.commands import call_name
-from analyzer.signals.run_view import HEAD
-from analyzer.signals.tool_names import looks_up
+from analyzer.texts.commands import call_name
+from analyzer.texts.run_view import HEAD
+from analyzer.texts.tool_names import looks_up
+from analyzer.texts.vocabulary import denies
 from semconv.dialects.reading.values import mapping
 from semconv.model import StepKind
 from semconv.record import record

@@ -21,9 +21,9 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.figures import Figure, figures, prose_of
 from analyzer.lineage.known import Known, words_in
 from analyzer.lineage.sources import Source
-from analyzer.lineage.vocabulary import worded
-from analyzer.signals.run_view import HEAD
-from analyzer.signals.tool_results import Fault
+from analyzer.texts.run_view import HEAD
+from analyzer.texts.tool_results import Fault
+from analyzer.texts.vocabulary import worded
 from semconv.dialects.reading.values import mapping
 from semconv.model import Step, StepKind
 from semconv.record import record

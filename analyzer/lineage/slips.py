@@ -21,8 +21,8 @@ from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, near_miss, r
 from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, words_of
 from analyzer.lineage.known import counts_in, known_of
 from analyzer.lineage.sources import columns_of, is_blind, results, sources
-from analyzer.signals.numbers import measure_of
-from analyzer.signals.run_view import HEAD, Reading
+from analyzer.texts.numbers import measure_of
+from analyzer.texts.run_view import HEAD, Reading
 
 _MOST_STEPS_APART: Final = 12
 _LEAST_COLUMN: Final = 3

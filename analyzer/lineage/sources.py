@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from analyzer.lineage.entries import cells_apart, document_in
 from analyzer.lineage.figures import Figure, figures
-from analyzer.signals.run_view import HEAD, THINKING, Reading, spoken_input
+from analyzer.texts.run_view import HEAD, THINKING, Reading, spoken_input
 from semconv.model import ContentState, Step, StepKind
 
 _OWN: Final = frozenset({"assistant"})

@@ -16,7 +16,7 @@ from analyzer.lineage.deeds import SENTENCE
 from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known, words_in
-from analyzer.lineage.vocabulary import denies, worded, words_for
+from analyzer.texts.vocabulary import denies, worded, words_for
 from semconv.model import StepKind
 from semconv.record import record
 

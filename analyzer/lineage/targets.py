@@ -20,10 +20,10 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import acts_of
 from analyzer.lineage.entries import Scalar, record_texts, stands_in, tables_in
 from analyzer.lineage.known import Known, around
-from analyzer.signals.commands import call_name
-from analyzer.signals.run_view import HEAD, own_words
-from analyzer.signals.tool_names import deed_of, looks_up
-from analyzer.signals.tool_results import Fault
+from analyzer.texts.commands import call_name
+from analyzer.texts.run_view import HEAD, own_words
+from analyzer.texts.tool_names import deed_of, looks_up
+from analyzer.texts.tool_results import Fault
 from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
 

@@ -21,9 +21,9 @@ from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance
 from analyzer.lineage.entries import Scalar, tables_in
 from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, prose_of, unit_of, words_of
 from analyzer.lineage.known import Known, counts_in
-from analyzer.lineage.vocabulary import phrases
-from analyzer.signals.run_view import HEAD, own_words
-from analyzer.signals.wordings import languages_in
+from analyzer.texts.run_view import HEAD, own_words
+from analyzer.texts.vocabulary import phrases
+from analyzer.texts.wordings import languages_in
 from semconv.model import StepKind
 from semconv.record import record
 

@@ -22,12 +22,12 @@ from analyzer.lineage.derivation import BY_CHANCE
 from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, prose_of, unit_of
 from analyzer.lineage.known import Known, around, counts_in, words_in
-from analyzer.lineage.vocabulary import words_for
-from analyzer.signals.commands import call_name
-from analyzer.signals.normalize import excerpt
-from analyzer.signals.numbers import measure_of
-from analyzer.signals.run_view import HEAD, own_words
-from analyzer.signals.tool_names import looks_up
+from analyzer.texts.commands import call_name
+from analyzer.texts.normalize import excerpt
+from analyzer.texts.numbers import measure_of
+from analyzer.texts.run_view import HEAD, own_words
+from analyzer.texts.tool_names import looks_up
+from analyzer.texts.vocabulary import words_for
 from semconv.model import Evidence, StepKind
 from semconv.record import record
 

@@ -15,8 +15,8 @@ from typing import Final
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import DateFound, agree, dates_in
 from analyzer.lineage.known import Known, place_of
-from analyzer.lineage.vocabulary import alternatives, weekdays
-from analyzer.signals.wordings import languages_in
+from analyzer.texts.vocabulary import alternatives, weekdays
+from analyzer.texts.wordings import languages_in
 
 _BEFORE: Final = r"\.?,?\s{0,2}(?:den|dem|der|the|le|el|il|o|dia|día|dnia|,|\*\*)?\s?\Z"
 _AFTER: Final = r"\A\s?[(（,]\s?"  # noqa: RUF001 - as Chinese and Japanese write it

@@ -29,11 +29,11 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from analyzer.inquiry.match_agents import normalise
-from analyzer.signals.numbers import numbers
 from analyzer.signals.registry import findings
-from analyzer.signals.run_view import Finding, Reading, Role, final_answer, read
 from analyzer.signals.scoring import posterior
-from analyzer.signals.tool_results import Fault
+from analyzer.texts.numbers import numbers
+from analyzer.texts.run_view import Finding, Reading, Role, final_answer, read
+from analyzer.texts.tool_results import Fault
 from semconv.model import StepKind, Trajectory
 
 Columns: TypeAlias = Mapping[str, Sequence[float]]

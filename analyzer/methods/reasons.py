@@ -11,8 +11,8 @@ from typing import Final
 from analyzer.inquiry.verdict import FailureMode
 from analyzer.lineage.slips import miscalculated
 from analyzer.signals.faults import CODE_ERROR
-from analyzer.signals.run_view import Finding, Reading
 from analyzer.signals.suspicion import MOST_STEPS
+from analyzer.texts.run_view import Finding, Reading
 from semconv.model import UNKNOWN_AGENT, Blame, Evidence, Ranked, Step, StepKind, Trajectory, agent_in_prose
 
 _MODES: Final[dict[str, FailureMode]] = {

@@ -19,8 +19,8 @@ from analyzer.methods.briefing import ask
 from analyzer.methods.pooling import WEIGHT
 from analyzer.methods.reasons import in_fix, subject_of
 from analyzer.methods.settle_answer import speaking_steps
-from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import Clue, ClueKind, clues
+from analyzer.texts.run_view import read
 from semconv.model import (
     Blame,
     Evidence,

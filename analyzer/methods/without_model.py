@@ -20,8 +20,8 @@ from analyzer.methods.ranker import Ranker
 from analyzer.methods.ranker_features import VERSION, tabulate
 from analyzer.methods.reasons import blame_first, with_product
 from analyzer.signals.registry import findings
-from analyzer.signals.run_view import Finding, Reading, read
 from analyzer.signals.scoring import earned, marks, most_confidence, posterior
+from analyzer.texts.run_view import Finding, Reading, read
 from semconv.model import (
     Abstention,
     Blame,

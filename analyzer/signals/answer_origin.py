@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from analyzer.inquiry.present import beginning
-from analyzer.signals.normalize import SearchText, normalized, outside_code
-from analyzer.signals.run_view import HEAD, QUOTE, Finding, Reading, Role, final_answer
+from analyzer.texts.normalize import SearchText, normalized, outside_code
+from analyzer.texts.run_view import HEAD, QUOTE, Finding, Reading, Role, final_answer
 
 _LONGEST_VALUE: Final = 12
 """Number of words from which an answer counts as prose around a result."""

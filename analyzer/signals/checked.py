@@ -11,9 +11,9 @@ from typing import Final
 
 from analyzer.inquiry.verdict import NOTHING_SAYS_SO, TRIAGE
 from analyzer.lineage.sources import has_results, lost_steps
-from analyzer.signals.run_view import final_answer
 from analyzer.signals.suspicion import MOST_STEPS, obstacle
-from analyzer.signals.wordings import unchecked
+from analyzer.texts.run_view import final_answer
+from analyzer.texts.wordings import unchecked
 from semconv.model import Attribution, Status, Trajectory
 
 _NAMED: Final = 4

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from analyzer.signals.run_view import THINKING, Finding, Reading, Role
-from analyzer.signals.tool_names import deed_of, looks_up
-from analyzer.signals.tool_results import Fault
+from analyzer.texts.run_view import THINKING, Finding, Reading, Role
+from analyzer.texts.tool_names import deed_of, looks_up
+from analyzer.texts.tool_results import Fault
 from semconv.model import Step, StepKind
 
 _TURNS: Final = 2

@@ -12,11 +12,11 @@ from typing import Final
 
 from analyzer.inquiry.present import beginning
 from analyzer.signals.loops import repeated, repeats_of
-from analyzer.signals.normalize import normalized
-from analyzer.signals.numbers import numbers
-from analyzer.signals.run_view import HEAD, QUOTE, Finding, Reading, Role
-from analyzer.signals.tool_results import Fault, is_whole_report
-from analyzer.signals.wordings import Kind, mentions_fault, said
+from analyzer.texts.normalize import normalized
+from analyzer.texts.numbers import numbers
+from analyzer.texts.run_view import HEAD, QUOTE, Finding, Reading, Role
+from analyzer.texts.tool_results import Fault, is_whole_report
+from analyzer.texts.wordings import Kind, mentions_fault, said
 from semconv.model import SpanStatus, Step, StepKind
 
 _STATED: Final = 4.0

@@ -8,9 +8,9 @@ from itertools import accumulate, compress
 from typing import Final
 
 from analyzer.inquiry.present import beginning
-from analyzer.signals.normalize import plain_typography
-from analyzer.signals.run_view import HEAD, QUOTE, Finding, Reading, Role, only_calls
-from analyzer.signals.tool_results import Fault
+from analyzer.texts.normalize import plain_typography
+from analyzer.texts.run_view import HEAD, QUOTE, Finding, Reading, Role, only_calls
+from analyzer.texts.tool_results import Fault
 from semconv.model import StepKind
 
 _PATIENCE: Final = 4

@@ -28,9 +28,9 @@ from analyzer.signals.faults import (
     unrepaired_fault,
 )
 from analyzer.signals.loops import repetition
-from analyzer.signals.run_view import Finding, Reading, Signal
-from analyzer.signals.wording import gave_up, hedging, made_up, unverified_claim
-from analyzer.signals.wrong_numbers import unsupported_figure, wrong_sum
+from analyzer.texts.run_view import Finding, Reading, Signal
+from analyzer.texts.wording import gave_up, hedging, made_up, unverified_claim
+from analyzer.texts.wrong_numbers import unsupported_figure, wrong_sum
 
 __all__ = ["SIGNALS", "findings"]
 

@@ -21,7 +21,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
-from analyzer.signals.run_view import Finding, Reading, Role
+from analyzer.texts.run_view import Finding, Reading, Role
 from semconv.model import UNKNOWN_AGENT, ContentState, StepKind
 
 _ROLE_ODDS: Final[dict[Role, float]] = {

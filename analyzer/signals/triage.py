@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from analyzer.inquiry.verdict import NOTHING_SAYS_SO
-from analyzer.signals.run_view import Reading, final_answer
 from analyzer.signals.suspicion.ending import Ending
-from analyzer.signals.tool_results import says_absent
+from analyzer.texts.run_view import Reading, final_answer
+from analyzer.texts.tool_results import says_absent
 from collector_processor.core.patterns import compile_pattern
 from semconv.model import (
     UNKNOWN_AGENT,

@@ -322,7 +322,7 @@ async def _forget(context: PageContext, tenant: Tenant, run_id: str | None) -> N
         context.prepared.clear()
         clear_formatted()
         forget_documents()
-        from analyzer.lineage.memory import forget_texts  # noqa: PLC0415 - all that judges a run; in a thread
+        from analyzer.signals.memory import forget_texts  # noqa: PLC0415 - all that judges a run; in a thread
 
         forget_texts()
 

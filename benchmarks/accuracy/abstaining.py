@@ -42,8 +42,8 @@ from analyzer.lab.evaluation.training import train
 from analyzer.lab.evaluation.validation import FOLDS, Labelled, across_systems, named, prepare
 from analyzer.methods.without_model import judge_by_signals
 from analyzer.signals.registry import findings
-from analyzer.signals.run_view import read
 from analyzer.signals.scoring import marks, most_confidence, posterior
+from analyzer.texts.run_view import read
 from benchmarks.accuracy.trivial import best_agent, best_step
 from collector_processor.settings.fields import PRECISION
 from semconv.model import Attribution, Blame

@@ -31,8 +31,8 @@ from analyzer.lab.evaluation.scores import Score, score
 from analyzer.lab.evaluation.validation import Labelled, across_systems, prepare
 from analyzer.lab.published import draw
 from analyzer.signals.registry import SIGNALS, findings
-from analyzer.signals.run_view import Reading, Signal, read
 from analyzer.signals.scoring import posterior
+from analyzer.texts.run_view import Reading, Signal, read
 from benchmarks.accuracy.abstaining import TABLES as ABSTAINING
 from benchmarks.accuracy.model_pool import learned_from_half, pool_table
 from benchmarks.accuracy.ranker_limits import TABLES as LIMITS

@@ -50,21 +50,3 @@ def test_endless_files_and_bombs_are_given_up_at_a_limit(
     assert len(done.stderr) < MOST_TOLD, done.stderr[:3_000]
     if name != "a bomb in a bomb":
         assert "more than 1024 MiB" in done.stderr or "larger than 1024 MiB" in done.stderr
-
-
-@pytest.mark.parametrize("damage", [b"", b"PAR1", b"PAR1" + b"\xff" * 1_000 + b"PAR1", bytes(5_000)])
-def test_damaged_parquet_files_are_named(damage: bytes, tmp_path: Path) -> None:
-    pytest.importorskip("duckdb", reason="an extra")
-    for table in ("verdicts", "steps", "spectra"):
-        (tmp_path / table / "day=2026-01-01" / "tenant=x").mkdir(parents=True)
-        (tmp_path / table / "day=2026-01-01" / "tenant=x" / "a.parquet").write_bytes(damage)
-    done = subprocess.run(
-        [sys.executable, "-m", "analyzer", "runs", "query", str(tmp_path), "SELECT count(*) FROM runs"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    assert len(done.stderr) < MOST_TOLD
-    assert "a.parquet" in done.stderr

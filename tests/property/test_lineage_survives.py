@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from analyzer.lineage.known import Known
 from analyzer.lineage.readers import READERS
 from analyzer.lineage.slips import wrong_figures
-from analyzer.signals.run_view import read
+from analyzer.texts.run_view import read
 from tests.runs import calling, run, step, tool
 
 ODD = (

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzer.inquiry.match_agents import handover_target, match_agent, same_agent, strip_suffix
-from analyzer.signals.normalize import SearchText, contains, normalized
+from analyzer.texts.normalize import SearchText, contains, normalized
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import pytest
 
 from analyzer.methods.without_model import judge_by_signals
 from analyzer.signals.faults import root_error
-from analyzer.signals.normalize import normalized
 from analyzer.signals.registry import findings
-from analyzer.signals.run_view import final_answer, read
 from analyzer.signals.suspicion import Clue, ClueKind, clues
 from analyzer.signals.suspicion.answer_parts import Part, parts_of, quotations
+from analyzer.texts.normalize import normalized
+from analyzer.texts.run_view import final_answer, read
 from semconv.model import Blame, SpanStatus, Step, Trajectory
 from tests.runs import calling, failed_tool, run, step, tool
 

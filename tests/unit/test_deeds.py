@@ -6,7 +6,7 @@ import pytest
 
 from analyzer.methods.without_model import judge_by_signals
 from analyzer.signals.registry import findings
-from analyzer.signals.run_view import read
+from analyzer.texts.run_view import read
 from semconv.model import Blame, Step, StepKind
 from tests.runs import calling, failed_tool, run, step, tool
 

@@ -34,6 +34,7 @@ UNDECLARED: Final[Mapping[str, str]] = {
 
 UNIMPORTED: Final[Mapping[str, str]] = {
     "blamespan": "the extra `all` names other extras",
+    "duckdb": "the queries of docs/history.md",
     "openai": "litellm's client, and that of the programs in examples",
 }
 """Distributions that are declared and never imported, each with the reason."""

@@ -6,7 +6,7 @@ import pytest
 
 from analyzer.lineage.failed_tests import failed_tests
 from analyzer.lineage.known import Known
-from analyzer.signals.run_view import read
+from analyzer.texts.run_view import read
 from semconv.model import Step, StepKind
 from tests.runs import run, step
 

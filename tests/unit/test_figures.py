@@ -11,9 +11,9 @@ from analyzer.lineage.durations import differences, durations
 from analyzer.lineage.figures import figures
 from analyzer.lineage.slips import wrong_figures
 from analyzer.lineage.sources import sources
-from analyzer.signals.arithmetic import wrong_calculations
-from analyzer.signals.numbers import derivable, numbers, written_out
-from analyzer.signals.run_view import read
+from analyzer.texts.arithmetic import wrong_calculations
+from analyzer.texts.numbers import derivable, numbers, written_out
+from analyzer.texts.run_view import read
 from semconv.model import Step
 from tests.runs import run, step, tool
 

@@ -19,11 +19,11 @@ from analyzer.lineage.known import Known
 from analyzer.lineage.readers import MOST_CLUES, READERS
 from analyzer.lineage.slips import wrong_figures
 from analyzer.signals.loops import repeats_of
-from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import clues
 from analyzer.signals.suspicion.admitted import leaves_open
 from analyzer.signals.suspicion.ending import Ending
 from analyzer.signals.suspicion.other_language import other_language
+from analyzer.texts.run_view import read
 from collector_processor.trajectory.acts import without_base64
 from semconv.dialects.generic.speakers import bare_name
 from semconv.dialects.reading.messages import message_of

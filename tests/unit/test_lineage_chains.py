@@ -11,7 +11,7 @@ import pytest
 
 from analyzer.analyses.composition import open_analyst
 from analyzer.lineage.chains import MOST_VALUES, lineage_of, path_in
-from analyzer.signals.run_view import read
+from analyzer.texts.run_view import read
 from collector_processor.settings import load_settings
 from semconv.model import Change, Origin, Passed, Status, Step, Trajectory, ValueOrigin
 from tests.runs import calling, run, step, tool

@@ -6,7 +6,7 @@ import pytest
 
 from analyzer.lineage.clue import ClueKind
 from analyzer.lineage.deeds import acts_in
-from analyzer.signals.tool_names import deed_of
+from analyzer.texts.tool_names import deed_of
 from semconv.model import Step
 from tests.lineage import called, found, mistake
 from tests.runs import failed_tool, step

@@ -17,7 +17,7 @@ from analyzer.lineage.ruled_out import deeds_after_correction
 from analyzer.lineage.selected import wrongly_selected
 from analyzer.lineage.targets import deeds_on_untold
 from analyzer.lineage.totals import wrong_aggregates
-from analyzer.signals.run_view import read
+from analyzer.texts.run_view import read
 from semconv.model import Step
 from tests.runs import calling, hearing, run, step, tool
 

@@ -13,8 +13,8 @@ from analyzer.lineage.findings import wrong_values
 from analyzer.lineage.known import Known
 from analyzer.lineage.readers import READERS
 from analyzer.lineage.slips import wrong_figures
-from analyzer.signals.run_view import read
 from analyzer.signals.suspicion.unsourced import unsourced
+from analyzer.texts.run_view import read
 from semconv.model import Step
 from tests.runs import calling, hearing, run, step, tool
 

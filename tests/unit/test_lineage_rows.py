@@ -10,7 +10,7 @@ from analyzer.lineage.clue import Clue, weigh
 from analyzer.lineage.known import Known
 from analyzer.lineage.other_calls import calls_for_other_rows
 from analyzer.lineage.readers import LineageReader
-from analyzer.signals.run_view import read
+from analyzer.texts.run_view import read
 from semconv.model import Step
 from tests.runs import calling, run, step, tool
 

@@ -7,7 +7,7 @@ import pytest
 from analyzer.lineage.calculations import wrong_sums
 from analyzer.lineage.clue import ClueKind, weigh
 from analyzer.lineage.slips import wrong_figures
-from analyzer.signals.run_view import read
+from analyzer.texts.run_view import read
 from semconv.model import Step
 from tests.lineage import found
 from tests.runs import calling, run, step, tool

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from analyzer.methods.suspicion import suspect
-from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import ClueKind, clues
-from analyzer.signals.wordings import ANY_LANGUAGE, speaks_of, tables
+from analyzer.texts.run_view import read
+from analyzer.texts.wordings import ANY_LANGUAGE, speaks_of, tables
 from semconv.model import Step, StepKind, Trajectory
 from tests.runs import hearing, run, step, tool
 

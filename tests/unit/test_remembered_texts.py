@@ -14,9 +14,10 @@ import pytest
 import analyzer.lineage
 import analyzer.signals
 import analyzer.signals.suspicion
-from analyzer.lineage import memory
-from analyzer.signals.run_view import read
+import analyzer.texts
+from analyzer.signals import memory
 from analyzer.signals.suspicion import clues
+from analyzer.texts.run_view import read
 from analyzer.web import app
 from collector_processor.core import records
 from collector_processor.otlp import NO_TENANT
@@ -31,7 +32,7 @@ MODULES = [
 ]
 JUDGING = [
     one.name
-    for package in (analyzer.lineage, analyzer.signals)
+    for package in (analyzer.lineage, analyzer.signals, analyzer.texts)
     for one in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
 ]
 
@@ -63,10 +64,10 @@ def test_nothing_of_a_run_is_left_in_signals_or_lineage() -> None:
     answer = "I pushed release/5.4 and all 2 tests pass."
     clues(read(run(called, *done, step("coder", answer), task="Push it to release/5.4.", output=answer)))
     filled = {name for name, cache in found.items() if cache.cache_info().currsize}
-    assert {"analyzer.signals.commands._named", "analyzer.signals.commands._named_of_program"} <= filled
+    assert {"analyzer.texts.commands._named", "analyzer.texts.commands._named_of_program"} <= filled
     memory.forget_texts()
     left = {name for name, cache in found.items() if cache.cache_info().currsize}
-    assert left <= {"analyzer.signals.wordings.languages._script"}, "it holds single characters"
+    assert left <= {"analyzer.texts.wordings.languages._script"}, "it holds single characters"
 
 
 async def test_documents_of_verdicts_are_dropped_by_the_pages_and_by_what_deletes_a_run(

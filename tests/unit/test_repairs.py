@@ -7,7 +7,7 @@ import json
 import pytest
 
 from analyzer.methods.without_model import judge_by_signals
-from analyzer.signals.run_view import read
+from analyzer.texts.run_view import read
 from semconv.model import Blame, Stop
 from tests.runs import calling, failed_tool, run, step, tool
 

@@ -9,10 +9,10 @@ import pytest
 
 from analyzer.methods.without_model import judge_by_signals
 from analyzer.signals.registry import findings
-from analyzer.signals.run_view import Role, read
 from analyzer.signals.scoring import posterior
-from analyzer.signals.tool_results import Fault
 from analyzer.signals.triage import triage
+from analyzer.texts.run_view import Role, read
+from analyzer.texts.tool_results import Fault
 from semconv.model import (
     UNKNOWN_AGENT,
     Abstention,

@@ -6,8 +6,8 @@ import pytest
 
 from analyzer.methods.suspicion import suspect
 from analyzer.signals.loops import repetition
-from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import ClueKind, clues
+from analyzer.texts.run_view import read
 from semconv.model import Step, StepKind, Trajectory
 from tests.runs import calling, failed_tool, run, step, tool
 

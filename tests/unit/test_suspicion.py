@@ -14,8 +14,8 @@ from analyzer.lineage.clue import least_suspicion, weigh
 from analyzer.lineage.figures import figures
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.suspicion import suspect
-from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import Clue, ClueKind, clues
+from analyzer.texts.run_view import read
 from semconv.model import Blame, Outcome, SpanStatus, Status, Step, Trajectory
 from tests.runs import calling, failed_tool, hearing, run, step, tool
 

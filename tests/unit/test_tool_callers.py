@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from analyzer.methods.without_model import judge_by_signals
-from analyzer.signals.heard import heard_faults
-from analyzer.signals.run_view import Role, read
+from analyzer.texts.heard import heard_faults
+from analyzer.texts.run_view import Role, read
 from semconv.model import UNKNOWN_AGENT, Blame, Step, StepKind
 from tests.runs import calling, failed_tool, hearing, run, step, tool
 

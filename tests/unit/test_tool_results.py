@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from analyzer.signals.commands import call_name
-from analyzer.signals.tool_results import Fault, fault_of, reports_failure, says_absent
+from analyzer.texts.commands import call_name
+from analyzer.texts.tool_results import Fault, fault_of, reports_failure, says_absent
 from tests.runs import tool
 
 

@@ -9,8 +9,8 @@ from typing import TypeAlias
 import pytest
 
 from analyzer.lineage.clue import weigh
-from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import clues
+from analyzer.texts.run_view import read
 from semconv.model import Step
 from tests.runs import calling, failed_tool, hearing, run, step, tool
 

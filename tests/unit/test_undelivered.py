@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from analyzer.lineage.clue import Clue, ClueKind, weigh
-from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import clues
 from analyzer.signals.suspicion.undelivered import undelivered
+from analyzer.texts.run_view import read
 from semconv.model import ContentState, Step, StepKind, Trajectory
 from semconv.record import replace
 from tests.runs import calling, failed_tool, hearing, run, step, tool

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from analyzer.lineage.clue import weigh
-from analyzer.signals.run_view import read
 from analyzer.signals.suspicion.approvals import unapproved
 from analyzer.signals.suspicion.undelivered import undelivered
 from analyzer.signals.suspicion.unmet import unmet
+from analyzer.texts.run_view import read
 from semconv.model import Step, StepKind, Trajectory
 from tests.runs import calling, failed_tool, run, step, tool
 

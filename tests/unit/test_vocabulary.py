@@ -13,10 +13,10 @@ from types import ModuleType
 
 import pytest
 
-from analyzer import lineage, signals
+from analyzer import lineage, signals, texts
 from analyzer.lineage.dates import dates_in
 from analyzer.lineage.deeds import acts_in
-from analyzer.lineage.vocabulary import (
+from analyzer.texts.vocabulary import (
     begins_with_no,
     has_alternative,
     months,
@@ -26,9 +26,9 @@ from analyzer.lineage.vocabulary import (
     weekdays_in,
     worded,
 )
-from analyzer.signals.wordings import ANY_LANGUAGE, languages_in, tables
+from analyzer.texts.wordings import ANY_LANGUAGE, languages_in, tables
 
-ROWS = tomllib.loads((files("analyzer.lineage") / "vocabulary.toml").read_text(encoding="utf-8"))
+ROWS = tomllib.loads((files("analyzer.texts") / "vocabulary.toml").read_text(encoding="utf-8"))
 WITHOUT_MONTHS = {"zh", "ja", "ko", "vi"}
 """Languages that count their months."""
 
@@ -43,14 +43,14 @@ def test_every_language_of_the_phrases_has_a_row_of_the_same_kinds() -> None:
         assert bool(row["every"]) == (code != "he"), code
 
 
-ANY_LANGUAGES = tomllib.loads((files("analyzer.lineage") / "any_language.toml").read_text(encoding="utf-8"))
+ANY_LANGUAGES = tomllib.loads((files("analyzer.texts") / "any_language.toml").read_text(encoding="utf-8"))
 KIND = re.compile(r"\{([a-z_]+)\}")
 
 
 def modules() -> Iterator[ModuleType]:
-    for package in (lineage, signals):
+    for package in (lineage, signals, texts):
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not found.name.startswith("analyzer.signals.wordings"):  # its phrases have groups of their own
+            if not found.name.startswith("analyzer.texts.wordings"):  # its phrases have groups of their own
                 yield importlib.import_module(found.name)
 
 

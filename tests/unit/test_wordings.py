@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.signals.wording import GIVE_UP, HEDGE, MADE_UP, Wording
-from analyzer.signals.wordings import (
+from analyzer.texts.wording import GIVE_UP, HEDGE, MADE_UP, Wording
+from analyzer.texts.wordings import (
     ANY_LANGUAGE,
     Kind,
     is_covered,
@@ -22,9 +22,9 @@ from analyzer.signals.wordings import (
     tables,
     unchecked,
 )
-from analyzer.signals.wordings.folding import fold
-from analyzer.signals.wordings.patterns import Phrases
-from analyzer.signals.wrong_numbers import disowned
+from analyzer.texts.wordings.folding import fold
+from analyzer.texts.wordings.patterns import Phrases
+from analyzer.texts.wrong_numbers import disowned
 
 SENTENCES: Final[dict[str, dict[str, list[list[str]]]]] = tomllib.loads(
     (Path(__file__).parent / "wordings.toml").read_text(encoding="utf-8")

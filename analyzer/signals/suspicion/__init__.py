@@ -16,7 +16,6 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.known import known_of
 from analyzer.lineage.readers import MOST_CLUES, READERS
 from analyzer.lineage.slips import wrong_figures
-from analyzer.signals.run_view import Reading
 from analyzer.signals.suspicion.approvals import unapproved
 from analyzer.signals.suspicion.constraints import broken_constraints
 from analyzer.signals.suspicion.other_language import other_language
@@ -24,6 +23,7 @@ from analyzer.signals.suspicion.undelivered import undelivered
 from analyzer.signals.suspicion.unmentioned_errors import ignored_errors, loops
 from analyzer.signals.suspicion.unmet import unmet
 from analyzer.signals.suspicion.unsourced import unsourced
+from analyzer.texts.run_view import Reading
 from semconv.model import Trajectory
 
 __all__ = ["DETECTORS", "Clue", "ClueKind", "Detector", "clues", "obstacle"]

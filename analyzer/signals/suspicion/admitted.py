@@ -13,11 +13,11 @@ from itertools import islice
 from typing import Final
 
 from analyzer.lineage.deeds import acts_in
-from analyzer.lineage.vocabulary import worded
-from analyzer.signals.numbers import numbers
-from analyzer.signals.run_view import HEAD
 from analyzer.signals.suspicion.ending import Ending, Missed, tokens_of
-from analyzer.signals.wordings import Kind, kinds_said
+from analyzer.texts.numbers import numbers
+from analyzer.texts.run_view import HEAD
+from analyzer.texts.vocabulary import worded
+from analyzer.texts.wordings import Kind, kinds_said
 from semconv.dialects.reading.values import mapping
 from semconv.model import Step
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from analyzer.lineage.figures import prose_of
-from analyzer.signals.wordings import Kind, languages_in, says
+from analyzer.texts.wordings import Kind, languages_in, says
 from semconv.record import record
 
 _DEEPEST: Final = 3

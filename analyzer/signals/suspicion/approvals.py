@@ -9,14 +9,14 @@ from typing import Final
 from analyzer.inquiry.present import beginning
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.entries import is_number
-from analyzer.lineage.vocabulary import phrases
-from analyzer.signals.commands import call_name
-from analyzer.signals.numbers import numbers
-from analyzer.signals.run_view import HEAD, QUOTE, THINKING, Reading
 from analyzer.signals.suspicion.ending import MISSES, Ending, tokens_of
-from analyzer.signals.tool_names import deed_of, words_in
-from analyzer.signals.tool_results import Fault
-from analyzer.signals.wordings import Kind
+from analyzer.texts.commands import call_name
+from analyzer.texts.numbers import numbers
+from analyzer.texts.run_view import HEAD, QUOTE, THINKING, Reading
+from analyzer.texts.tool_names import deed_of, words_in
+from analyzer.texts.tool_results import Fault
+from analyzer.texts.vocabulary import phrases
+from analyzer.texts.wordings import Kind
 from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, Step, StepKind
 

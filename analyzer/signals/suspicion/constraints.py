@@ -10,7 +10,7 @@ from typing import Final
 from analyzer.inquiry.present import beginning
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.figures import prose_of
-from analyzer.signals.run_view import QUOTE, Reading, Role, final_answer
+from analyzer.texts.run_view import QUOTE, Reading, Role, final_answer
 from semconv.model import Evidence, StepKind
 
 _NUMBERS: Final = {

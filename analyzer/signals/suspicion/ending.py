@@ -15,13 +15,13 @@ from typing import Final
 from analyzer.lineage.derivation import converts, plain_results
 from analyzer.lineage.figures import figures
 from analyzer.lineage.sources import results
-from analyzer.signals.commands import call_name
-from analyzer.signals.normalize import normalized
-from analyzer.signals.numbers import numbers
-from analyzer.signals.run_view import HEAD, Reading, final_answer, read
-from analyzer.signals.tool_names import looks_up, words_in
-from analyzer.signals.tool_results import Fault, deed_failed, fault_of, says_absent, says_refused
-from analyzer.signals.wordings import (
+from analyzer.texts.commands import call_name
+from analyzer.texts.normalize import normalized
+from analyzer.texts.numbers import numbers
+from analyzer.texts.run_view import HEAD, Reading, final_answer, read
+from analyzer.texts.tool_names import looks_up, words_in
+from analyzer.texts.tool_results import Fault, deed_failed, fault_of, says_absent, says_refused
+from analyzer.texts.wordings import (
     Kind,
     asks_whether,
     kinds_said,

@@ -17,10 +17,10 @@ from typing import Final
 from analyzer.inquiry.present import beginning
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.sources import results
-from analyzer.signals.normalize import normalized
-from analyzer.signals.run_view import HEAD, QUOTE, Reading, final_answer
 from analyzer.signals.suspicion.answer_parts import parts_of, without_quotations
-from analyzer.signals.wordings import asks_for_text, is_covered, languages_in, speaks_of, tables
+from analyzer.texts.normalize import normalized
+from analyzer.texts.run_view import HEAD, QUOTE, Reading, final_answer
+from analyzer.texts.wordings import asks_for_text, is_covered, languages_in, speaks_of, tables
 from semconv.model import Evidence, StepKind
 
 _SENTENCE: Final = re.compile(r"[^.!?\n。।؟]+(?:[.!?](?!\s|$)[^.!?\n。।؟]*)*[.!?。।؟]?")

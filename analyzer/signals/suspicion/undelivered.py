@@ -20,14 +20,14 @@ from analyzer.lineage.after_nothing import says_nothing_found
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import acts_in, acts_of
 from analyzer.lineage.sources import is_blind
-from analyzer.lineage.vocabulary import begins_with_no
-from analyzer.signals.numbers import numbers
-from analyzer.signals.run_view import HEAD, QUOTE, THINKING, Reading
 from analyzer.signals.suspicion.admitted import is_in, words_of
 from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, tokens_of, words_among
-from analyzer.signals.tool_names import deed_of, probes, recalls, words_in
-from analyzer.signals.tool_results import Fault, says_done_before
-from analyzer.signals.wordings import (
+from analyzer.texts.numbers import numbers
+from analyzer.texts.run_view import HEAD, QUOTE, THINKING, Reading
+from analyzer.texts.tool_names import deed_of, probes, recalls, words_in
+from analyzer.texts.tool_results import Fault, says_done_before
+from analyzer.texts.vocabulary import begins_with_no
+from analyzer.texts.wordings import (
     Kind,
     asks_whether,
     kinds_said,

@@ -16,11 +16,11 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.figures import figures, prose_of
 from analyzer.lineage.sources import results
 from analyzer.signals.loops import Given
-from analyzer.signals.run_view import HEAD, QUOTE, Reading, Role, final_answer, only_calls
 from analyzer.signals.suspicion.ending import Ending
-from analyzer.signals.tool_names import deed_of, looks_up
-from analyzer.signals.tool_results import Fault
-from analyzer.signals.wordings import asks_whether, mentions_fault
+from analyzer.texts.run_view import HEAD, QUOTE, Reading, Role, final_answer, only_calls
+from analyzer.texts.tool_names import deed_of, looks_up
+from analyzer.texts.tool_results import Fault
+from analyzer.texts.wordings import asks_whether, mentions_fault
 from semconv.model import Evidence, Step, StepKind
 
 _MOST_TIMES: Final = 8

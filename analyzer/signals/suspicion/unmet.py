@@ -22,16 +22,16 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import SENTENCE, acts_in, acts_of
 from analyzer.lineage.figures import figures
 from analyzer.lineage.sources import is_blind
-from analyzer.lineage.vocabulary import phrases, worded
-from analyzer.signals.commands import call_name, commands_of
-from analyzer.signals.numbers import numbers
-from analyzer.signals.run_view import HEAD, QUOTE, THINKING, Reading, callers_of
 from analyzer.signals.suspicion.admitted import is_in, is_set_apart, leaves_open, names_refused, words_of
 from analyzer.signals.suspicion.approvals import asks_leave
 from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, tokens_of
-from analyzer.signals.tool_names import deed_of, looks_up, probes, words_in
-from analyzer.signals.tool_results import Fault, refused_entries, says_done_before
-from analyzer.signals.wordings import Kind, asks_whether, kinds_said, languages_in
+from analyzer.texts.commands import call_name, commands_of
+from analyzer.texts.numbers import numbers
+from analyzer.texts.run_view import HEAD, QUOTE, THINKING, Reading, callers_of
+from analyzer.texts.tool_names import deed_of, looks_up, probes, words_in
+from analyzer.texts.tool_results import Fault, refused_entries, says_done_before
+from analyzer.texts.vocabulary import phrases, worded
+from analyzer.texts.wordings import Kind, asks_whether, kinds_said, languages_in
 from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, Step, StepKind
 

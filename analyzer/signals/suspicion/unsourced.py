@@ -13,10 +13,10 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import dates_in
 from analyzer.lineage.known import Known, known_of
 from analyzer.lineage.sources import Source, is_blind, sources
-from analyzer.signals.normalize import excerpt, normalized
-from analyzer.signals.run_view import HEAD, Reading, final_answer
 from analyzer.signals.suspicion.answer_parts import parts_of, quotations
-from analyzer.signals.wordings import languages_in
+from analyzer.texts.normalize import excerpt, normalized
+from analyzer.texts.run_view import HEAD, Reading, final_answer
+from analyzer.texts.wordings import languages_in
 from semconv.model import Evidence, StepKind
 
 _ID: Final = re.compile(

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from analyzer.lineage.clue import DEFAULT_FALSE_ALARMS, REASONED, weigh
-from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import Clue, clues
 from analyzer.signals.triage import triage
+from analyzer.texts.run_view import read
 from benchmarks.accuracy.suspicion.faults import FAULTS
 from benchmarks.accuracy.suspicion.fit import Example, fit, out_of_fold
 from benchmarks.accuracy.suspicion.good_runs import KINDS, good_run

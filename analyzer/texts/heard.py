@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from analyzer.signals.wordings import Kind, said
+from analyzer.texts.wordings import Kind, said
 from semconv.model import Step, StepKind
 
 _LABEL: Final = re.compile(r"^\W*\w*(?:Error|Exception)\W+", re.IGNORECASE)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from analyzer.signals.numbers import NUMBER, agree, worth
+from analyzer.texts.numbers import NUMBER, agree, worth
 
 # Each alternative begins with a literal letter: faster to search than a word boundary.
 _RESULT: Final = re.compile(

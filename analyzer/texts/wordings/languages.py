@@ -15,8 +15,8 @@ from collections.abc import Set as AbstractSet
 from operator import attrgetter
 from typing import Final
 
-from analyzer.signals.wordings.folding import fold
-from analyzer.signals.wordings.tables import ANY_LANGUAGE, Boundary, Table, tables
+from analyzer.texts.wordings.folding import fold
+from analyzer.texts.wordings.tables import ANY_LANGUAGE, Boundary, Table, tables
 
 _HEAD: Final = 2_000
 _TAIL: Final = 1_000

@@ -10,7 +10,7 @@ from enum import StrEnum
 from importlib.resources import files
 from typing import Any, Final
 
-from analyzer.signals.wordings.folding import fold
+from analyzer.texts.wordings.folding import fold
 
 ANY_LANGUAGE: Final = "mul"
 """Code of the table of what programs write whatever the language of the text around it (ISO 639-2)."""

@@ -13,8 +13,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from analyzer.signals.wordings.folding import fold
-from analyzer.signals.wordings.tables import Boundary, Kind, Table, tables
+from analyzer.texts.wordings.folding import fold
+from analyzer.texts.wordings.tables import Boundary, Kind, Table, tables
 from collector_processor.core.patterns import compile_rule
 
 _PIECES: Final = re.compile(r" ?… ?| |\*|\{\w+\}")

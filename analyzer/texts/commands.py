@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from analyzer.signals.tool_names import deed_of, looks_up, words_in
+from analyzer.texts.tool_names import deed_of, looks_up, words_in
 from semconv.dialects.reading.values import mapping, structured
 from semconv.model import Step, StepKind
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from analyzer.signals.heard import HeardFault, failures_told, heard_faults
-from analyzer.signals.normalize import lowercased, normalized, plain_typography
-from analyzer.signals.repairs import repaired
-from analyzer.signals.tool_results import Fault, fault_of, reports_failure
+from analyzer.texts.heard import HeardFault, failures_told, heard_faults
+from analyzer.texts.normalize import lowercased, normalized, plain_typography
+from analyzer.texts.repairs import repaired
+from analyzer.texts.tool_results import Fault, fault_of, reports_failure
 from semconv.dialects.reading.messages import render_call
 from semconv.dialects.reading.tools import is_plain_transfer
 from semconv.dialects.reading.values import mapping

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from analyzer.inquiry.present import beginning
-from analyzer.signals.normalize import excerpt, lowercased
-from analyzer.signals.run_view import Finding, Reading, Role
+from analyzer.texts.normalize import excerpt, lowercased
+from analyzer.texts.run_view import Finding, Reading, Role
 from semconv.model import Step
 
 _LINE: Final = 400

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 from typing import Any, Final
 
-from analyzer.signals.numbers import DENSE
-from analyzer.signals.wordings import languages_in
+from analyzer.texts.numbers import DENSE
+from analyzer.texts.wordings import languages_in
 
 _SENTENCE_END: Final = re.compile(r"[.!?;](?=\s)|[。！？।\n]")  # noqa: RUF001 - other scripts
 _KIND: Final = re.compile(r"\{([a-z_]+)\}")

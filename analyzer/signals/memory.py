@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from analyzer.lineage import after_nothing, claims, dates, deeds, entries, figures, known, sources, values
-from analyzer.signals import numbers, run_view, tool_names, wordings, wrong_numbers
-from analyzer.signals.commands import forget_commands
 from analyzer.signals.suspicion import admitted, answer_parts
-from analyzer.signals.wordings.folding import fold
-from analyzer.signals.wordings.languages import forget_samples
+from analyzer.texts import numbers, run_view, tool_names, wordings, wrong_numbers
+from analyzer.texts.commands import forget_commands
+from analyzer.texts.wordings.folding import fold
+from analyzer.texts.wordings.languages import forget_samples
 
 _CACHES: Final = (
     *(

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from analyzer.signals.wordings.folding import fold, original_span
-from analyzer.signals.wordings.languages import (
+from analyzer.texts.wordings.folding import fold, original_span
+from analyzer.texts.wordings.languages import (
     asks_for_text,
     is_covered,
     languages_in,
@@ -23,8 +23,8 @@ from analyzer.signals.wordings.languages import (
     speaks_of,
     unchecked,
 )
-from analyzer.signals.wordings.patterns import first_match
-from analyzer.signals.wordings.tables import ANY_LANGUAGE, Kind, Table, tables
+from analyzer.texts.wordings.patterns import first_match
+from analyzer.texts.wordings.tables import ANY_LANGUAGE, Kind, Table, tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

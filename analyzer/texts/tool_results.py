@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
-from analyzer.lineage.vocabulary import worded, words_for
-from analyzer.signals.commands import call_name, commands_of, prints_others_words
-from analyzer.signals.tool_names import deed_of, looks_up
-from analyzer.signals.wordings import Kind, languages_in, says
+from analyzer.texts.commands import call_name, commands_of, prints_others_words
+from analyzer.texts.tool_names import deed_of, looks_up
+from analyzer.texts.vocabulary import worded, words_for
+from analyzer.texts.wordings import Kind, languages_in, says
 from semconv.dialects.reading.python_repr import from_repr
 from semconv.dialects.reading.values import mapping, structured
 from semconv.model import ContentState, Step, StepKind

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import combinations, islice
 from typing import Final
 
-from analyzer.signals.normalize import lowercased, outside_code, plain_typography
+from analyzer.texts.normalize import lowercased, outside_code, plain_typography
 
 NUMBER: Final = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,15}(?:\.\d{1,15})?"
 _REST: Final = r"\d{0,2}(?:,\d{3})+(?:\.\d+)?|\d{0,14}(?:\.\d{1,15})?"

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from analyzer.signals.arithmetic import WrongCalculation, wrong_calculations
-from analyzer.signals.normalize import excerpt
-from analyzer.signals.numbers import derivable, numbers, stated_numbers, written_out
-from analyzer.signals.run_view import HEAD, Finding, Reading, Role, final_answer, spoken_input, spoken_output
-from analyzer.signals.wording import is_logged
+from analyzer.texts.arithmetic import WrongCalculation, wrong_calculations
+from analyzer.texts.normalize import excerpt
+from analyzer.texts.numbers import derivable, numbers, stated_numbers, written_out
+from analyzer.texts.run_view import HEAD, Finding, Reading, Role, final_answer, spoken_input, spoken_output
+from analyzer.texts.wording import is_logged
 from semconv.model import Step, StepKind
 
 _REACH: Final = 160
