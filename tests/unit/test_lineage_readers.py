@@ -231,6 +231,11 @@ def test_an_answer_that_leaves_out_the_end_of_a_list_is_cut_short(task: str, ans
             '{"novels": ["Emma", "Heidi", "Ulysses"]}',
             "Heidi or Emma.",
         ),
+        (
+            "Which of these novels are by women? All of them, please.",
+            '[{"novel": "Emma", "age": 99}, {"novel": "Romola", "age": 99}, {"novel": "Ulysses", "age": 99}]',
+            "Two novels are by women: Emma and Romola.",
+        ),
     ],
 )
 def test_a_part_of_a_list_that_was_chosen_is_right(task: str, result: str, answer: str) -> None:
