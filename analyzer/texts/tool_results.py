@@ -370,7 +370,7 @@ def _says_failed(value: Mapping[Any, Any], tool: str) -> bool:
     acts = bool(deed_of(tool)) or (only_reports and not looks_up(tool))
     if acts and _is_in_failed_state(fields):
         return True
-    return bool(deed_of(tool)) and _is_refused_for_all(fields)
+    return bool(deed_of(tool)) and _is_refused_for_all(fields, tool)
 
 
 def _is_denied(fields: Mapping[str, Any], verb: str) -> bool:
@@ -422,10 +422,14 @@ def _of_kind(kind: str, fields: Mapping[str, Any]) -> list[Any]:
     return [fields[key] for key in fields.keys() & words_for(kind)]
 
 
-def _is_refused_for_all(fields: Mapping[str, Any]) -> bool:
-    """Tell whether a deed lists what was refused, and nothing that was done: ``accepted`` is empty."""
+def _is_refused_for_all(fields: Mapping[str, Any], tool: str) -> bool:
+    """Tell whether a deed lists what was refused, and nothing that was done: ``accepted`` is empty.
+
+    Of a deed that refuses, what it lists so is what it did.
+    """
     listed = {key for key, value in fields.items() if isinstance(value, list) and value}
-    return not listed.isdisjoint(_REFUSED) and listed.isdisjoint(_TAKEN)
+    refused = _REFUSED.difference(map(_participle, words_in(tool)))
+    return not listed.isdisjoint(refused) and listed.isdisjoint(_TAKEN)
 
 
 def _is(value: Any, wanted: bool) -> bool:  # noqa: FBT001 - a value, not a mode

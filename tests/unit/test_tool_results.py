@@ -315,6 +315,9 @@ def test_a_tool_that_is_a_program_has_the_name_of_its_subcommand(
         ("get_last_error", "{}", '{"error": "unauthorized", "code": 401}', Fault.FAILED),
         ("get_last_error", "{}", '{"error": "unauthorized"}', Fault.FAILED),
         ("create_bell", "{}", '{"id": "7", "errorCode": "00"}', Fault.NONE),
+        ("send_bells", "{}", '{"rejected": [7, 8]}', Fault.FAILED),
+        ("reject_bells", "{}", '{"rejected": [7, 8]}', Fault.NONE),
+        ("delete_bells", "{}", '{"deleted": [7], "failed": [8]}', Fault.FAILED),
         ("create_bell", "{}", '{"id": "7", "errorCode": "07"}', Fault.FAILED),
     ],
 )
