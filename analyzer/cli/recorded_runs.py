@@ -105,8 +105,12 @@ def load(path: Path) -> Recording:
             if (runs := _PROGRAMS.get(path.suffix))
             else ""
         )
-        name = "standard input" if path == STANDARD_INPUT else path
-        raise CommandFailed(f"{name}: {hint}{error}") from error
+        raise CommandFailed(f"{name_of(path)}: {hint}{error}") from error
+
+
+def name_of(path: Path) -> str:
+    """Return what messages call a file."""
+    return "standard input" if path == STANDARD_INPUT else str(path)
 
 
 def _beside(path: Path) -> Iterator[bytes]:

@@ -47,6 +47,14 @@ def test_other_commands_of_several_files_do_the_same(
     assert said.out
 
 
+@pytest.mark.parametrize("command", ["attribute", "steps"])
+def test_each_of_several_runs_names_its_file(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for more in ([], ["--format", "json"]):
+        run([command, *GOOD, *more])
+        said = capsys.readouterr().out
+        assert 0 <= said.index(GOOD[0]) < said.index(GOOD[1])
+
+
 @pytest.mark.parametrize("command", ["attribute", "explain", "steps"])
 def test_a_missing_file_is_told_without_the_store_of_kept_runs(
     command: str, capsys: pytest.CaptureFixture[str]
