@@ -55,7 +55,7 @@ def test_each_of_several_runs_names_its_file(command: str, capsys: pytest.Captur
         assert 0 <= said.index(GOOD[0]) < said.index(GOOD[1])
 
 
-@pytest.mark.parametrize("command", ["attribute", "explain", "steps"])
+@pytest.mark.parametrize("command", ["attribute", "explain", "map", "steps"])
 def test_a_missing_file_is_told_without_the_store_of_kept_runs(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
