@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Final
 
@@ -104,3 +105,11 @@ def test_a_model_that_did_not_answer_is_told(
     assert capsys.readouterr().err == f"blamespan: {which}{told}\n"
     assert not some_failed([judged])
     assert not capsys.readouterr().err
+
+
+def test_standard_input_is_called_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b'{"resourceSpans": []}')))
+    assert run(["lint", "-"]) == 1
+    assert capsys.readouterr().err.startswith("blamespan: standard input: holds no run")
