@@ -73,8 +73,18 @@ def _add(app: typer.Typer, name: str) -> None:
     module = import_module(f"{_PLACE}.{name}")
     if hasattr(module, "app"):
         app.add_typer(module.app, name=name)
+        for own in module.app.registered_commands:
+            own.help = _flowing(own.callback)
     else:
-        app.command(context_settings=getattr(module, "CONTEXT_SETTINGS", None))(getattr(module, name))
+        command = getattr(module, name)
+        settings = getattr(module, "CONTEXT_SETTINGS", None)
+        app.command(help=_flowing(command), context_settings=settings)(command)
+
+
+def _flowing(command: Callable[..., object]) -> str:
+    """Return a command's help with each paragraph on a line, which the terminal breaks at its own width."""
+    paragraphs = (command.__doc__ or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def _title(name: str) -> str:

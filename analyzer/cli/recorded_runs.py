@@ -75,7 +75,7 @@ class RecordedRuns:
         logs = _bodies_of(self.logs)
         for path in self.files:
             try:
-                runs = runs_of(load(path), str(path), logs)
+                runs = runs_of(load(path), name_of(path), logs)
             except (CommandFailed, WrongUsage) as error:
                 complain(str(error))
                 self.exit_code = max(self.exit_code, 2 if isinstance(error, WrongUsage) else 1)
@@ -105,8 +105,12 @@ def load(path: Path) -> Recording:
             if (runs := _PROGRAMS.get(path.suffix))
             else ""
         )
-        name = "standard input" if path == STANDARD_INPUT else path
-        raise CommandFailed(f"{name}: {hint}{error}") from error
+        raise CommandFailed(f"{name_of(path)}: {hint}{error}") from error
+
+
+def name_of(path: Path) -> str:
+    """Return what messages call a file."""
+    return "standard input" if path == STANDARD_INPUT else str(path)
 
 
 def _beside(path: Path) -> Iterator[bytes]:
@@ -147,7 +151,7 @@ def load_runs(path: Path, logs: Sequence[Path]) -> tuple[RecordedRun, ...]:
         WrongUsage: there is no such file.
         CommandFailed: a file cannot be read, or holds no run of agents.
     """
-    return runs_of(load(path), str(path), _bodies_of(logs))
+    return runs_of(load(path), name_of(path), _bodies_of(logs))
 
 
 def runs_of(recording: Recording, path: str, logs: Sequence[bytes] = ()) -> tuple[RecordedRun, ...]:
@@ -213,5 +217,5 @@ def _bodies_of(logs: Sequence[Path]) -> list[bytes]:
 def _logs(path: Path) -> tuple[bytes, ...]:
     bodies = load(path).bodies(Signal.LOGS)
     if not bodies:
-        raise CommandFailed(f"{path}: holds no logs")
+        raise CommandFailed(f"{name_of(path)}: holds no logs")
     return bodies

@@ -24,7 +24,7 @@ FloorOption = Annotated[
     float | None,
     optional(
         "P",
-        "Abstain below this confidence, as the service does below BLAMESPAN_PRECISION.",
+        "Abstain below this confidence, as BLAMESPAN_PRECISION has the service do.",
         "--floor",
         min=0,
         max=1,

@@ -31,6 +31,10 @@ _NOT_IN_TEXT: Final = re.compile(rb"[\x01-\x08\x0b\x0e-\x1f]")
 _HOLE: Final = re.compile(rb"[^\0\n]\0++[^\0\r\n]")
 
 
+class TooLarge(UnreadableInput):
+    """A file that is larger than the limit once unpacked."""
+
+
 class _Unpacker(Protocol):
     """Unpacks one gzip member or zstd frame."""
 
@@ -92,8 +96,9 @@ def unpack(data: bytes, most_bytes: int = MAX_BYTES) -> bytes:
     bytes around its lines. Protobuf is returned unchanged.
 
     Raises:
-        UnreadableInput: it is corrupt, packed twice, an archive, or larger than the limit once unpacked; or
-            NUL bytes are all that it holds, or within a line of text.
+        UnreadableInput: it is corrupt, packed twice or an archive; or NUL bytes are all that it holds, or
+            within a line of text.
+        TooLarge: it is larger than the limit once unpacked.
     """
     if data.startswith(_ZIP):
         raise UnreadableInput(f"a zip archive: {_UNPACK}")
@@ -159,5 +164,5 @@ def _without_padding(plain: bytes) -> bytes:
     return text.translate(None, b"\0")
 
 
-def _too_large(most_bytes: int) -> UnreadableInput:
-    return UnreadableInput(f"unpacks to more than {most_bytes >> 20} MiB")
+def _too_large(most_bytes: int) -> TooLarge:
+    return TooLarge(f"unpacks to more than {most_bytes >> 20} MiB")

@@ -4,7 +4,8 @@ An update is an object with the changes of each node's state; with ``subgraphs=T
 before it, with several modes the mode. A node is an agent unless its name marks a part of one (``tools``). A
 message that a subgraph yielded before its parent counts once. In the mode ``messages`` each entry is a chunk
 with metadata that name the node; where there are updates too, these are read, since they are whole. Only the
-mode ``values`` holds the input, and so the task; behind a namespace its states are read too.
+mode ``values`` holds the input, and so the task; behind a namespace its states are read too. A node may
+write a message as ``role`` and ``content``, which an update holds as written.
 Source: langgraph 1.2, ``Pregel.stream``, and langgraph-supervisor 0.0.31 (2026).
 """
 
@@ -28,6 +29,15 @@ _BEGUN: Final = frozenset({"task", "checkpoint"})
 """Types of entries of the mode ``debug`` that repeat what others say."""
 _HEAD: Final = frozenset({"run_id", "attempt", "thread_id"})
 """Keys of the event with which LangGraph's server begins a stream."""
+_KINDS: Final = {
+    "assistant": "ai",
+    "ai": "ai",
+    "user": "human",
+    "human": "human",
+    "system": "system",
+    "tool": "tool",
+}
+"""Types of messages by the roles under which nodes may write them."""
 _MOST_AROUND: Final = 2
 """Namespace and mode, before an update."""
 
@@ -44,9 +54,46 @@ def _mode_of(records: Records) -> str:
 
 def _is_whole(records: Records, mode: str) -> bool:
     found = [(record, _payload(record)) for record in _of_mode(records, mode)]
-    return all(
+    if not all(
         _is_update(payload) or (record is not payload and _is_state(payload)) for record, payload in found
-    ) and any(_messages_in(change) for _, payload in found for change in payload.values())
+    ):
+        return False
+    changes = [change for _, payload in found for change in payload.values()]
+    return any(map(_messages_in, changes)) or _are_of_nodes([payload for _, payload in found])
+
+
+def _are_of_nodes(updates: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether several nodes wrote messages as plain dictionaries, which hold no input of a person."""
+    wrote = [
+        (node, messages)
+        for update in updates
+        for node, change in update.items()
+        if isinstance(change, dict) and (messages := _messages_in(_typed(change)))
+    ]
+    nodes = {node for node, _ in wrote}
+    kinds = {kind_of(one) for _, messages in wrote for one in messages}
+    return len(nodes) > 1 and "ai" in kinds and kinds <= {"ai", "tool"}
+
+
+def _typed(change: Any) -> Any:
+    """Return a node's change with messages as LangGraph stores them; nodes may write roles."""
+    if not isinstance(change, dict) or "messages" not in change:
+        return change
+    written = change["messages"]
+    is_list = isinstance(written, list)
+    return {**change, "messages": [_as_stored(one) for one in written] if is_list else _as_stored(written)}
+
+
+def _as_stored(one: Any) -> Any:
+    kind = _KINDS.get(text_at(one, "role"))
+    if kind is None or fields_of(one) or "content" not in one:
+        return one
+    calls = [call for call in objects(one.get("tool_calls")) if "function" in call]
+    return {
+        **one,
+        "type": kind,
+        **({"additional_kwargs": {"tool_calls": calls}, "tool_calls": []} if calls else {}),
+    }
 
 
 def _chunks(records: Records) -> list[Any]:
@@ -158,15 +205,20 @@ def _of_updates(records: Iterable[Any], given: Sequence[Any]) -> Iterator[tuple[
         is_state = _is_state(payload)
         for node, change in {"": payload}.items() if is_state else payload.items():
             agent = next((one for one in [node, *reversed(around)] if one and one not in PLUMBING_NODES), "")
-            found = _messages_in(change)
+            found = _messages_in(_typed(change))
             for one in found:
                 key = _identity(one) or (json_text(one) if is_state else "")
                 if not key or key not in seen:
                     message = message_of(one, agent)
                     yield message, message.speaker is Speaker.AGENT
                 seen.add(key)
-            if not found and change and node not in _SILENT and node == agent:
+            if not found and _says(change) and node not in _SILENT and node == agent:
                 yield Message(speaker=Speaker.AGENT, text=json_text(change), agent=agent), False
+
+
+def _says(change: Any) -> bool:
+    """Tell whether a change without messages says more than that there are none."""
+    return bool(change) and change != {"messages": []}
 
 
 # --- events of ``astream_events`` ---

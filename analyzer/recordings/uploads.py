@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from analyzer.inquiry.errors import UnreadableInput
-from analyzer.recordings.file_bytes import unpack
+from analyzer.recordings.file_bytes import TooLarge, unpack
 from analyzer.recordings.table_text import PARQUET, looks_like_csv
 from collector_processor.core.runs import CleanRun
 from collector_processor.otlp import Signal
@@ -47,25 +47,38 @@ def load_readers() -> None:
         import_module(f"analyzer.recordings.{name}")
 
 
-def unpacked(files: Sequence[bytes]) -> list[bytes]:
-    """Decompress an upload's files.
+def unpacked(files: Sequence[bytes]) -> list[bytes | str]:
+    """Decompress an upload's files; of several, one that cannot be unpacked becomes the text that says why.
 
     Raises:
-        UnreadableInput: one is damaged, or Parquet (its parser in C++ is not for strangers' files), they are
-            too large together, or they have too many values.
+        UnreadableInput: the only file is damaged, or Parquet; or the files are too large together, or have
+            too many values.
     """
-    left, found, values = MAX_UNPACKED, [], 0
+    left, values = MAX_UNPACKED, 0
+    found: list[bytes | str] = []
     for data in files:
-        found.append(unpack(data, left))
-        if found[-1].startswith(PARQUET):
-            raise UnreadableInput(
-                "Parquet is read by the command line; for this page, save it as JSON or CSV"
-            )
-        left -= len(found[-1])
-        values += json_values(found[-1])
+        try:
+            plain = _unpacked(data, left)
+        except TooLarge:
+            raise
+        except UnreadableInput as error:
+            if len(files) == 1:
+                raise
+            found.append(str(error))
+            continue
+        found.append(plain)
+        left -= len(plain)
+        values += json_values(plain)
     if values > MOST_VALUES:
         raise UnreadableInput(f"expected at most {MOST_VALUES:,} values and lines, found about {values:,}")
     return found
+
+
+def _unpacked(data: bytes, most_bytes: int) -> bytes:
+    plain = unpack(data, most_bytes)
+    if plain.startswith(PARQUET):  # its parser in C++ is not for strangers' files
+        raise UnreadableInput("Parquet is read by the command line; for this page, save it as JSON or CSV")
+    return plain
 
 
 def json_values(plain: bytes) -> int:
@@ -76,9 +89,9 @@ def json_values(plain: bytes) -> int:
 
 
 def read_runs(
-    plain: Sequence[bytes], clean: CleanRun, reader: Reader = USUAL, reference: str = ""
+    plain: Sequence[bytes | str], clean: CleanRun, reader: Reader = USUAL, reference: str = ""
 ) -> list[Trajectory]:
-    """Read the runs of unpacked files, one more than ``MOST_RUNS`` at most, and remove their secrets.
+    """Read the runs of ``unpacked`` files, one more than ``MOST_RUNS`` at most, and remove their secrets.
 
     All files at once, because one file's logs may complete another's spans. Files that cannot be read are
     left out, as warnings of the runs say.
@@ -103,22 +116,31 @@ def read_runs(
     return [clean(expecting(_warned(trajectory, warned), reference)) for trajectory in found]
 
 
-def _recordings(plain: Sequence[bytes]) -> tuple[list[Recording], list[str]]:
+def _recordings(plain: Sequence[bytes | str]) -> tuple[list[Recording], list[str]]:
     """Return what the files hold, and why some were left out."""
     from analyzer.recordings.read_files import read_recording  # noqa: PLC0415 - fifty formats; in a thread
 
     recordings: list[Recording] = []
     left_out: list[str] = []
     for number, one in enumerate(plain, 1):
-        try:
-            recordings.append(read_recording(one))
-        except UnreadableInput as error:
-            if len(plain) == 1:
-                raise
-            left_out.append(f"{LEFT_OUT}file {number} of {len(plain)}: {error}")
+        read = one if isinstance(one, str) else _read(one, read_recording, alone=len(plain) == 1)
+        if isinstance(read, str):
+            left_out.append(f"{LEFT_OUT}file {number} of {len(plain)}: {read}")
+        else:
+            recordings.append(read)
     if not recordings:
         raise UnreadableInput("; ".join(left_out))
     return recordings, left_out
+
+
+def _read(plain: bytes, read: Callable[[bytes], Recording], *, alone: bool) -> Recording | str:
+    """Return what a file holds, or why it cannot be read; the only file's reason is raised."""
+    try:
+        return read(plain)
+    except UnreadableInput as error:
+        if alone:
+            raise
+        return str(error)
 
 
 def _warned(run: Trajectory, warnings: Sequence[str]) -> Trajectory:

@@ -1,7 +1,8 @@
 """Reading of large uploads in a process of its own, whose memory and time are limited. Not pure.
 
 A JSON parser holds the interpreter's lock until the whole text is read, and a few kilobytes may become
-gigabytes of objects. Run as a module, this is that process: settings, expected answer and files in, runs out.
+gigabytes of objects. Run as a module, this is that process: settings, expected answer, why some files could
+not be unpacked, and the others in; runs out.
 It exits with ``MALFORMED``, and says why on standard error, if the files cannot be read.
 """
 
@@ -60,9 +61,11 @@ class UploadReader:
             CollectorError: their spans cannot be read.
         """
         plain = unpacked(files)
-        if sum(map(len, plain)) <= _FEW_BYTES and sum(map(json_values, plain)) <= _FEW_VALUES:
+        whole = [one for one in plain if isinstance(one, bytes)]
+        if sum(map(len, whole)) <= _FEW_BYTES and sum(map(json_values, whole)) <= _FEW_VALUES:
             return read_runs(plain, self._clean, self._reader, reference)
-        head, *runs = _messages(_answer((self._settings, reference.encode(), *plain)))
+        unread = json.dumps([one if isinstance(one, str) else None for one in plain]).encode()
+        head, *runs = _messages(_answer((self._settings, reference.encode(), unread, *whole)))
         self._clean.add(json.loads(head))
         return [read_run(run) for run in runs]
 
@@ -113,7 +116,9 @@ def _messages(data: bytes) -> Iterator[bytes]:
 
 def main(inward: BinaryIO, outward: BinaryIO) -> int:
     """Read one upload, and return the exit status."""
-    settings_json, reference, *plain = _messages(inward.read())
+    settings_json, reference, unread, *whole = _messages(inward.read())
+    given = iter(whole)
+    plain = [next(given) if why is None else str(why) for why in json.loads(unread)]
     settings = Settings.model_validate_json(settings_json)
     clean, reader = open_cleaner(settings), open_reader(settings.mappings)
     _limit_time()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -167,6 +168,10 @@ class ShownSetting:
     is_default: bool
 
 
+_LINK: Final = re.compile(r" \(\[[^]]+\]\([^)]+\)\)|\[([^]]+)\]\([^)]+\)")
+"""A link to the documentation, which the service does not have; one in parentheses is left out whole."""
+
+
 def shown_settings(settings: Settings) -> tuple[ShownSetting, ...]:
     """Return all settings; of possibly secret ones, only whether they are set."""
     fields: Mapping[str, FieldInfo] = type(settings).model_fields
@@ -179,7 +184,7 @@ def shown_settings(settings: Settings) -> tuple[ShownSetting, ...]:
         ShownSetting(
             name=setting_name(name),
             value=_shown(name, given[name], is_secret=not field.repr and given[name] != defaults[name]),
-            meaning=field.description,
+            meaning=_LINK.sub(r"\1", field.description),
             is_default=given[name] == defaults[name],
         )
         for name, field in fields.items()

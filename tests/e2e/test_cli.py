@@ -34,6 +34,7 @@ STEPS_KEYS = [
     "dialects",
     "warnings",
     "steps",
+    "file",
 ]
 STEP_KEYS = [
     "index",
@@ -247,7 +248,7 @@ def test_every_format_is_recognised_by_its_content(cli: Cli, write: Write, name:
     path = write("no-telling-name", gzip.compress(data) if packing == "gzip" else data)
     (steps,) = cli("steps", path, "--format", "json").objects
     (expected,) = cli("steps", write("usual", usual), "--format", "json").objects
-    assert steps == expected
+    assert {**steps, "file": ""} == {**expected, "file": ""}
 
 
 def test_the_content_may_stand_in_logs(cli: Cli, write: Write) -> None:

@@ -65,7 +65,6 @@ def test_no_command_obeys_a_name(start_line: StartLine, call: Call, tmp_path: Pa
         "diff": (call("diff", str(file), str(other)), AGENT),
         "lint": (call("lint", str(file)), ""),
         "export": (call("runs", "export", "--parquet", folder), ""),
-        "query": (call("runs", "query", folder, 'SELECT agent, service AS "[/]" FROM runs'), AGENT),
     }
     for command, (said, name) in shown.items():
         assert name in said, (command, said)

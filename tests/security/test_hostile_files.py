@@ -93,7 +93,6 @@ COMMANDS: Final[Mapping[str, Sequence[str]]] = {
     "bench": ["bench", HERE, "--method", "signals"],
     "train": ["train", HERE, "--out", "new.json"],
     "promote": ["train", "--promote", HERE],
-    "query": ["runs", "query", HERE, "SELECT 1"],
 }
 
 

@@ -25,6 +25,17 @@ def test_every_command_is_listed_by_its_first_sentence(capsys: pytest.CaptureFix
         assert f" {name} [OPTIONS]" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("command", [["attribute"], ["runs", "export"]])
+def test_a_paragraph_of_the_help_is_broken_by_the_width_alone(
+    command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")
+    assert run([*command, "--help"]) == 0
+    about = capsys.readouterr().out.partition("╭")[0]
+    lines = [line.strip() for line in about.splitlines() if line.strip()]
+    assert all(line.startswith(("Usage:", "Example:")) or line.endswith(".") for line in lines)
+
+
 def test_every_file_of_a_command_is_listed() -> None:
     folder = Path(analyzer.cli.commands.__file__).parent
     own = {path.stem for path in folder.glob("*.py") if path.stem != "__init__"}

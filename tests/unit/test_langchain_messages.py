@@ -161,6 +161,28 @@ def test_states_behind_a_namespace_or_a_mode_are_no_nodes(records: list[Any]) ->
     assert found.output == ANSWER
 
 
+def test_nodes_may_write_their_messages_with_roles() -> None:
+    def wrote(*messages: dict[str, Any]) -> dict[str, Any]:
+        return {"messages": list(messages)}
+
+    call = {"id": "c2", "type": "function", "function": {"name": "tide_table", "arguments": "{}"}}
+    found = run(
+        {"desk": wrote({"role": "assistant", "content": None, "tool_calls": [call]})},
+        {"tools": wrote({"role": "tool", "content": ERROR, "tool_call_id": "c2"})},
+        {"check": wrote()},
+        {"writer": {"messages": {"role": "assistant", "content": ANSWER}}},
+    )
+    assert [one[:2] for one in told(found)] == [("desk", "llm"), ("desk", "tool"), ("writer", "llm")]
+    assert tools(found) == [("desk", "tide_table", ERROR, "")]
+    assert found.output == ANSWER
+
+
+def test_what_is_around_a_conversation_is_no_node() -> None:
+    spoken = [{"role": "user", "content": TASK}, {"role": "assistant", "content": ANSWER}]
+    found = run({"thread": {"messages": spoken}})
+    assert (found.agents, found.task, found.output) == (("assistant",), TASK, ANSWER)
+
+
 def test_chunks_of_a_stream_are_put_together() -> None:
     def chunk(node: str, key: str, text: str = "", **more: Any) -> list[Any]:
         one = {"type": "AIMessageChunk", "content": text, "id": key, "tool_calls": [], **more}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Final
 
@@ -47,7 +48,15 @@ def test_other_commands_of_several_files_do_the_same(
     assert said.out
 
 
-@pytest.mark.parametrize("command", ["attribute", "explain", "steps"])
+@pytest.mark.parametrize("command", ["attribute", "steps"])
+def test_each_of_several_runs_names_its_file(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for more in ([], ["--format", "json"]):
+        run([command, *GOOD, *more])
+        said = capsys.readouterr().out
+        assert 0 <= said.index(GOOD[0]) < said.index(GOOD[1])
+
+
+@pytest.mark.parametrize("command", ["attribute", "explain", "map", "steps"])
 def test_a_missing_file_is_told_without_the_store_of_kept_runs(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -96,3 +105,11 @@ def test_a_model_that_did_not_answer_is_told(
     assert capsys.readouterr().err == f"blamespan: {which}{told}\n"
     assert not some_failed([judged])
     assert not capsys.readouterr().err
+
+
+def test_standard_input_is_called_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b'{"resourceSpans": []}')))
+    assert run(["lint", "-"]) == 1
+    assert capsys.readouterr().err.startswith("blamespan: standard input: holds no run")

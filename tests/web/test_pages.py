@@ -539,6 +539,7 @@ async def test_health_shows_work_and_settings_but_no_secret(stage: Stage, client
     page = await text_of(client, "/health")
     assert "BLAMESPAN_TOKEN" in page
     assert "1 failed" in page
+    assert "](" not in page  # nor the links of docs/settings.md
 
 
 async def test_pages_of_a_long_run_lead_to_each_other(stage: Stage, client: Client) -> None:

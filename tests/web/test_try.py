@@ -312,6 +312,17 @@ async def test_of_several_files_the_readable_ones_are_analysed_and_the_others_na
     assert "Left out file 3 of 3: broken JSON" in page
 
 
+async def test_a_file_that_cannot_be_unpacked_leaves_the_others_to_be_analysed(client: Client) -> None:
+    several = FormData({"method": "signals"})
+    for data in (b"PK\x03\x04", gzip.compress(b"a")[:-4], b"PAR1", json.dumps(LOG).encode()):
+        several.add_field("file", data, filename="a")
+    async with client.post("/try", data=several, headers=OURS, allow_redirects=False) as answer:
+        page = await ended(client, answer.headers["Location"])
+    assert '<svg class="picture"' in page
+    for told in ("1 of 4: a zip archive", "2 of 4: broken gzip", "3 of 4: Parquet is read by the command"):
+        assert f"Left out file {told}" in page
+
+
 async def test_too_many_files_are_refused(client: Client) -> None:
     many = FormData({"method": "signals"})
     for number in range(MOST_FILES + 1):

@@ -24,6 +24,7 @@ from analyzer.cli.recorded_runs import (
     LogsOption,
     RecordedRun,
     RecordedRuns,
+    name_of,
 )
 from analyzer.cli.repeated_runs import Judged, Repetition, final_table, in_a_line, in_full
 from analyzer.cli.shared_options import FloorOption, MethodOption, ModelOption
@@ -99,12 +100,13 @@ def _print(
     screen = console()
     lines = zip(read, judged, strict=True) if len(shown) < len(judged) else ()
     for number, ((path, _), run) in enumerate(lines, 1):
-        told = f"{number} of {len(judged)}: {plain(str(path), 200)}: {in_a_line(run.attribution)}"
+        told = f"{number} of {len(judged)}: {plain(name_of(path), 200)}: {in_a_line(run.attribution)}"
         screen.print(told, soft_wrap=True)
     for number, run in shown:
         path, recorded = read[number - 1]
         if len(judged) > 1:
-            screen.print("", f"run {number} of {len(judged)}", sep="\n")
+            told = f"run {number} of {len(judged)}: {plain(name_of(path), 200)}"
+            screen.print("", told, sep="\n", soft_wrap=True, markup=False, highlight=False)
         show(run, OutputFormat.TABLE)
         if recorded.trace is not None and path != STANDARD_INPUT:
             _say_what_next(path, run)

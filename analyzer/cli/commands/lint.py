@@ -12,7 +12,7 @@ from rich.text import Text
 
 from analyzer.cli.commands.map import proposed, write_mapping
 from analyzer.cli.output import FormatOption, OutputFormat, complain, print_json
-from analyzer.cli.recorded_runs import FilesArgument, LogsOption, RecordedRuns, reader_here
+from analyzer.cli.recorded_runs import FilesArgument, LogsOption, RecordedRuns, name_of, reader_here
 from analyzer.inquiry.present import counted, plain
 from analyzer.inquiry.terminal import console
 from collector_processor.core.runs import Run
@@ -54,7 +54,7 @@ def lint(
     inferred: list[Trace] = []
     for path, run in recorded:
         if run.trace is None:
-            complain(f"{path}: a conversation log has no spans to check")
+            complain(f"{name_of(path)}: a conversation log has no spans to check")
             failed = True
             continue
         findings = look_at(Run(trace=run.trace, trajectory=run.trajectory), reader)
@@ -99,7 +99,8 @@ def _heading(path: Path, trajectory: Trajectory, findings: tuple[Finding, ...]) 
     agents = ", ".join(plain(agent, 30) for agent in trajectory.agents[:6]) or "no agents"
     steps = counted(len(trajectory.steps), "step")
     heading = Text.assemble(
-        (plain(path.name, 60), "bold"), (f"  run {plain(trajectory.run_id, 32)}, {steps} by {agents}", "dim")
+        (plain(name_of(Path(path.name)), 60), "bold"),
+        (f"  run {plain(trajectory.run_id, 32)}, {steps} by {agents}", "dim"),
     )
     if not findings:
         heading.append("\n  ✓ lacks nothing", style="green")

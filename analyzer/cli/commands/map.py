@@ -50,7 +50,10 @@ def map(  # noqa: A001 - the command's name
     Example: [bold]blamespan map trace.json[/bold]
     """
     recorded = RecordedRuns(files, logs or [])
-    traces = [run.trace for _, run in recorded if run.trace is not None]
+    found = [run.trace for _, run in recorded]
+    if not found:
+        raise typer.Exit(recorded.exit_code)
+    traces = [trace for trace in found if trace is not None]
     mapping = proposed(traces)
     if not yes and sys.stdin.isatty():
         mapping = _asked_about(mapping)

@@ -7,7 +7,8 @@ from typing import Any
 import typer
 
 from analyzer.cli.output import FormatOption, OutputFormat, print_json
-from analyzer.cli.recorded_runs import FilesArgument, LogsOption, RecordedRuns
+from analyzer.cli.recorded_runs import FilesArgument, LogsOption, RecordedRuns, name_of
+from analyzer.inquiry.present import plain
 from analyzer.inquiry.terminal import console, run_heading, steps_table
 from semconv.model import Step, Trajectory
 
@@ -17,21 +18,24 @@ def steps(files: FilesArgument, logs: LogsOption = None, output: FormatOption = 
 
     Which agent did what, in which order, as rebuilt from the spans of any
     framework. The first thing to look at when a verdict surprises you.
+    As JSON, each run names its [bold]file[/bold].
 
     Example: [bold]blamespan steps trace.json[/bold]
     """
     recorded = RecordedRuns(files, logs or [])
-    for _, run in recorded:
-        show_steps(run.trajectory, output)
+    for path, run in recorded:
+        if output is OutputFormat.JSON:
+            print_json({**steps_document(run.trajectory), "file": str(path)})
+            continue
+        if len(files) > 1:
+            console().print(plain(name_of(path), 200), style="bold", soft_wrap=True, markup=False)
+        show_steps(run.trajectory)
     if recorded.exit_code:
         raise typer.Exit(recorded.exit_code)
 
 
-def show_steps(trajectory: Trajectory, output: OutputFormat) -> None:
+def show_steps(trajectory: Trajectory) -> None:
     """Print one run's steps."""
-    if output is OutputFormat.JSON:
-        print_json(steps_document(trajectory))
-        return
     screen = console()
     screen.print(run_heading(trajectory), "")
     screen.print(steps_table(trajectory, width=screen.width), "")
