@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from analyzer.inquiry.errors import UnreadableInput
@@ -16,7 +17,7 @@ from collector_processor.otlp import Signal
 from collector_processor.rebuild.stages import rebuild
 from semconv.dialects import USUAL, Reader
 from semconv.model import Heard, Trajectory
-from semconv.record import replace
+from semconv.record import record, replace
 
 if TYPE_CHECKING:
     from analyzer.recordings.recording import Recording
@@ -41,31 +42,54 @@ ReadUpload: TypeAlias = Callable[[Sequence[bytes], str], Sequence[Trajectory]]
 thread. Raises ``AnalyzerError`` or ``CollectorError`` for invalid input."""
 
 
+@record
+class Unpacked:
+    """The files of an upload, decompressed."""
+
+    plain: list[bytes]
+    """All of them, in order; a refused one is empty."""
+    refused: dict[int, str]
+    """Why files cannot be decompressed, by their numbers from 1."""
+
+
 def load_readers() -> None:
     """Import the readers of all formats, which the first file would wait for."""
     for name in ("read_files", "formats"):
         import_module(f"analyzer.recordings.{name}")
 
 
-def unpacked(files: Sequence[bytes]) -> list[bytes]:
-    """Decompress an upload's files.
+def unpacked(files: Sequence[bytes]) -> Unpacked:
+    """Decompress an upload's files; of several, those that cannot be are empty, with the reason.
 
     Raises:
-        UnreadableInput: one is damaged, or Parquet (its parser in C++ is not for strangers' files), they are
-            too large together, or they have too many values.
+        UnreadableInput: the only one cannot be decompressed, or they have too many values.
     """
-    left, found, values = MAX_UNPACKED, [], 0
-    for data in files:
-        found.append(unpack(data, left))
-        if found[-1].startswith(PARQUET):
-            raise UnreadableInput(
-                "Parquet is read by the command line; for this page, save it as JSON or CSV"
-            )
-        left -= len(found[-1])
-        values += json_values(found[-1])
+    left, found, values = MAX_UNPACKED, Unpacked(plain=[], refused={}), 0
+    for number, data in enumerate(files, 1):
+        try:
+            plain = _unpacked(data, left)
+        except UnreadableInput as error:
+            if len(files) == 1:
+                raise
+            plain, found.refused[number] = b"", str(error)
+        found.plain.append(plain)
+        left -= len(plain)
+        values += json_values(plain)
     if values > MOST_VALUES:
         raise UnreadableInput(f"expected at most {MOST_VALUES:,} values and lines, found about {values:,}")
     return found
+
+
+def _unpacked(data: bytes, most_bytes: int) -> bytes:
+    """Decompress a file.
+
+    Raises:
+        UnreadableInput: it is damaged, too large, or Parquet: its parser in C++ is not for strangers' files.
+    """
+    plain = unpack(data, most_bytes)
+    if plain.startswith(PARQUET):
+        raise UnreadableInput("Parquet is read by the command line; for this page, save it as JSON or CSV")
+    return plain
 
 
 def json_values(plain: bytes) -> int:
@@ -76,7 +100,11 @@ def json_values(plain: bytes) -> int:
 
 
 def read_runs(
-    plain: Sequence[bytes], clean: CleanRun, reader: Reader = USUAL, reference: str = ""
+    plain: Sequence[bytes],
+    clean: CleanRun,
+    reader: Reader = USUAL,
+    reference: str = "",
+    refused: Mapping[int, str] = MappingProxyType({}),
 ) -> list[Trajectory]:
     """Read the runs of unpacked files, one more than ``MOST_RUNS`` at most, and remove their secrets.
 
@@ -86,7 +114,7 @@ def read_runs(
     Raises:
         UnreadableInput: there is no run in them, or none of them can be read.
     """
-    recordings, left_out = _recordings(plain)
+    recordings, left_out = _recordings(plain, refused)
     traces = [request for recording in recordings for request in recording.traces]
     logs = [body for recording in recordings for body in recording.bodies(Signal.LOGS)]
     runs = rebuild(traces, logs, reader=reader)
@@ -103,19 +131,23 @@ def read_runs(
     return [clean(expecting(_warned(trajectory, warned), reference)) for trajectory in found]
 
 
-def _recordings(plain: Sequence[bytes]) -> tuple[list[Recording], list[str]]:
+def _recordings(plain: Sequence[bytes], refused: Mapping[int, str]) -> tuple[list[Recording], list[str]]:
     """Return what the files hold, and why some were left out."""
     from analyzer.recordings.read_files import read_recording  # noqa: PLC0415 - fifty formats; in a thread
 
     recordings: list[Recording] = []
     left_out: list[str] = []
     for number, one in enumerate(plain, 1):
+        why = refused.get(number, "")
         try:
-            recordings.append(read_recording(one))
+            if not why:
+                recordings.append(read_recording(one))
         except UnreadableInput as error:
             if len(plain) == 1:
                 raise
-            left_out.append(f"{LEFT_OUT}file {number} of {len(plain)}: {error}")
+            why = str(error)
+        if why:
+            left_out.append(f"{LEFT_OUT}file {number} of {len(plain)}: {why}")
     if not recordings:
         raise UnreadableInput("; ".join(left_out))
     return recordings, left_out

@@ -59,10 +59,12 @@ class UploadReader:
             AnalyzerError: the files cannot be read, or take too much memory or time.
             CollectorError: their spans cannot be read.
         """
-        plain = unpacked(files)
+        found = unpacked(files)
+        plain = found.plain
         if sum(map(len, plain)) <= _FEW_BYTES and sum(map(json_values, plain)) <= _FEW_VALUES:
-            return read_runs(plain, self._clean, self._reader, reference)
-        head, *runs = _messages(_answer((self._settings, reference.encode(), *plain)))
+            return read_runs(plain, self._clean, self._reader, reference, found.refused)
+        refused = json.dumps([*found.refused.items()]).encode()
+        head, *runs = _messages(_answer((self._settings, reference.encode(), refused, *plain)))
         self._clean.add(json.loads(head))
         return [read_run(run) for run in runs]
 
@@ -113,13 +115,14 @@ def _messages(data: bytes) -> Iterator[bytes]:
 
 def main(inward: BinaryIO, outward: BinaryIO) -> int:
     """Read one upload, and return the exit status."""
-    settings_json, reference, *plain = _messages(inward.read())
+    settings_json, reference, refused_json, *plain = _messages(inward.read())
     settings = Settings.model_validate_json(settings_json)
     clean, reader = open_cleaner(settings), open_reader(settings.mappings)
     _limit_time()
     limit_memory(MEMORY_BYTES)
     try:
-        runs = [write_run(run) for run in read_runs(plain, clean, reader, reference.decode())]
+        refused = dict(json.loads(refused_json))
+        runs = [write_run(run) for run in read_runs(plain, clean, reader, reference.decode(), refused)]
     except MemoryError:
         return TOO_MUCH
     except (AnalyzerError, CollectorError) as error:

@@ -7,9 +7,12 @@ import gzip
 import pytest
 
 from analyzer.analyses.codec import write_run
+from analyzer.analyses.composition import open_cleaner
 from analyzer.inquiry.errors import UnreadableInput
-from analyzer.recordings.uploads import json_bytes, read_runs, unpacked
+from analyzer.recordings.uploads import LEFT_OUT, json_bytes, read_runs, unpacked
+from analyzer.service import upload_process
 from collector_processor.rebuild.encode import encode
+from collector_processor.settings import load_settings
 from semconv.model import Heard, Trajectory
 from tests.factories import agent, chat, said, workflow
 from tests.runs import run, step
@@ -67,3 +70,18 @@ def test_results_within_outputs_and_evaluations_count() -> None:
 def test_a_table_is_refused_before_it_is_read(data: bytes, reason: str) -> None:
     with pytest.raises(UnreadableInput, match=reason):
         unpacked([data])
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("most", [1 << 20, 0])
+def test_what_cannot_be_decompressed_is_left_out_also_in_a_process(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upload_process, "_FEW_BYTES", most)
+    settings = load_settings({})
+    reader = upload_process.UploadReader(settings, open_cleaner(settings))
+    (run,) = reader([b"PK\x03\x04", upload()], "")
+    assert run.task == "t"
+    assert [each for each in run.warnings if each.startswith(f"{LEFT_OUT}file 1 of 2: a zip archive")]
+    with pytest.raises(UnreadableInput, match=f"{LEFT_OUT}file 2 of 2: a zip archive"):
+        reader([b"PK\x03\x04"] * 2, "")

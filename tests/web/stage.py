@@ -56,7 +56,8 @@ ANALYST: Final = RunAnalyst(attributor=Attributor())
 
 def read_here(files: Sequence[bytes], reference: str) -> Sequence[Trajectory]:
     """Read uploads in this process, with their secrets."""
-    return read_runs(unpacked(files), lambda trajectory: trajectory, reference=reference)
+    found = unpacked(files)
+    return read_runs(found.plain, lambda trajectory: trajectory, reference=reference, refused=found.refused)
 
 
 @dataclass(slots=True, kw_only=True)

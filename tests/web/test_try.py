@@ -303,13 +303,15 @@ async def test_files_are_read_together_with_their_logs(client: Client) -> None:
 
 async def test_of_several_files_the_readable_ones_are_analysed_and_the_others_named(client: Client) -> None:
     several = FormData({"method": "signals"})
-    for name, data in (("a.json", json.dumps(LOG).encode()), ("b.txt", b"<i>hello"), ("c.json", b"{")):
+    files = {"a.json": json.dumps(LOG).encode(), "b.txt": b"<i>hello", "c.json": b"{", "d.zip": b"PK\x03\x04"}
+    for name, data in files.items():
         several.add_field("file", data, filename=name)
     async with client.post("/try", data=several, headers=OURS, allow_redirects=False) as answer:
         page = await ended(client, answer.headers["Location"])
     assert '<svg class="picture"' in page
-    assert "Left out file 2 of 3: XML or HTML, not JSON" in page
-    assert "Left out file 3 of 3: broken JSON" in page
+    assert "Left out file 2 of 4: XML or HTML, not JSON" in page
+    assert "Left out file 3 of 4: broken JSON" in page
+    assert "Left out file 4 of 4: a zip archive" in page
 
 
 async def test_too_many_files_are_refused(client: Client) -> None:
