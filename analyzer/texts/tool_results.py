@@ -127,7 +127,7 @@ _BROKEN: Final = re.compile(
 _ERROR_REPR: Final = re.compile(r"\bis_?error['\"]?\s*[=:]\s*true$", re.IGNORECASE)
 _OBJECT: Final = re.compile(r"\s*(?:[\[{]|\w+[(=])")
 _ERROR_MARKS: Final = ("iserror", "is_error")
-_NO_ERROR: Final = frozenset({"", "0", "ok", "none", "null", "false", "success", "no_error"})
+_NO_ERROR: Final = frozenset({"", "200", "ok", "none", "null", "false", "success", "no_error"})
 """Values by which a code of errors says that there was none."""
 _WRAPPERS: Final = frozenset({"result", "data", "response", "output", "payload", "return"})
 _ENDS_OF_REPORT: Final = ("id", "reason", "message", "messages", "_msg", "errorcode")
@@ -392,9 +392,15 @@ def _is(value: Any, wanted: bool) -> bool:  # noqa: FBT001 - a value, not a mode
     return value is wanted or (isinstance(value, str) and value.strip().casefold() == str(wanted).casefold())
 
 
+def _is_error_code(code: Any) -> bool:
+    """Tell whether the value of such a key is an error: not ``00000``, ``200`` and ``[]``."""
+    text = str(code).casefold()
+    return bool(code) and text not in _NO_ERROR and text.strip("0") != ""
+
+
 def _has_error_code(fields: Mapping[str, Any], tool: str) -> bool:
     own = _of_kind("error_code_key", fields) if deed_of(tool) else []
-    if any(str(code).casefold() not in _NO_ERROR for code in own):
+    if any(map(_is_error_code, own)):
         return True
     codes = _of_kind("code_key", fields)
     return any(isinstance(code, int) and code in _HTTP_ERRORS for code in codes) or any(
