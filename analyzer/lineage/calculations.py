@@ -36,6 +36,7 @@ _SUM: Final = re.compile(
     r"(\d[\d.,]{0,12}(?:\s?[*×·÷+]\s?\d[\d.,]{0,12}|\s[-−/x]\s\d[\d.,]{0,12}){1,6}?)[\s=?.。？]{0,4}"  # noqa: RUF001 - signs
 )
 """At most four words, and then a sum. A bare ``-``, ``/`` or ``x`` may stand in a date or a size."""
+_FRACTION: Final = ("/", "⁄", "∕")  # noqa: RUF001 - signs
 _LONGEST_SUM: Final = 200
 _MOST_WORDS: Final = 10
 
@@ -154,6 +155,8 @@ def _wrong_answer_to_sum(reading: Reading) -> Iterator[Clue]:
         return
     if stated[0].unit or stated[0].after[:1].isalnum():
         return  # so many of something, or a number in another base
+    if stated[0].after.lstrip()[:1] in _FRACTION or stated[0].before.rstrip()[-1:] in _FRACTION:
+        return  # part of a fraction
     wrong = next(wrong_calculations(f"{asked[1].strip()} = {stated[0].literal}"), None)
     if wrong is None or stated[0].literal in _in_other_bases(wrong.right):
         return

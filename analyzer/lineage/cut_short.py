@@ -14,13 +14,14 @@ from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import clocks_in, dates_in
-from analyzer.lineage.deeds import SENTENCE
+from analyzer.lineage.deeds import SENTENCE, spaced
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
 from analyzer.lineage.figures import Figure, figures, words_of
 from analyzer.lineage.known import Known, beginnings_in, counts_in, words_in
 from analyzer.lineage.sources import LARGEST
 from analyzer.texts.numbers import measure_of
 from analyzer.texts.run_view import HEAD
+from analyzer.texts.tool_names import looks_up
 from analyzer.texts.vocabulary import number_words, phrases, weekdays_in
 from analyzer.texts.wordings import languages_in
 from semconv.model import StepKind
@@ -83,16 +84,33 @@ def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, st
         return known.asks_for("every") and is_cut and _is_gap(known, left, step)
     names = (name for entry in listed.entries for name in entry.names)
     is_start, are_few = all(named[:count]), _FEW * len(left) <= count
-    is_whole = counts(answer, count, words_of(listed.key))
-    if not any(
-        _telling(entry, "") for entry in told
-    ):  # of mere names an agent may know more than the list says
-        is_whole = is_whole and len(named) not in counts_in(known.asked)
-        is_whole = is_whole or (
-            _says_why(known, listed, step) and _are_counted(known, listed, told, left, step)
-        )
-    is_whole = is_whole or known.asks_for("every")
+    is_whole = _is_meant_whole(known, listed, told, left, step)
     return (is_start or are_few) and is_whole and not any(known.is_elsewhere(name, step) for name in names)
+
+
+def _is_meant_whole(
+    known: Known, listed: Listed, told: Sequence[Entry], left: Sequence[Entry], step: int
+) -> bool:
+    """Tell whether an answer is to name a whole list.
+
+    Of mere names an agent may know more than the list says: who of them is a woman. It knows no more of ids,
+    nor of a list that was made by a condition of the task.
+    """
+    is_counted = counts(known.answer, len(told), words_of(listed.key))
+    if not _are_mere_names(listed.entries):
+        return is_counted or known.asks_for("every")
+    says_why = _says_why(known, listed, step)
+    are_ids = any(map(str.isdigit, "".join(name for entry in listed.entries for name in entry.names)))
+    if not says_why and not are_ids:
+        return False
+    if is_counted and len(listed.entries) not in counts_in(known.asked):
+        return True
+    return known.asks_for("every") or (says_why and _are_counted(known, listed, told, left, step))
+
+
+def _are_mere_names(entries: Sequence[Entry]) -> bool:
+    """Tell whether nothing but names tells some entries apart: other columns have one value for all."""
+    return all(_telling(entry, "") == _telling(entries[0], "") for entry in entries)
 
 
 def _are_counted(
@@ -112,7 +130,8 @@ def _are_counted(
 def _says_why(known: Known, listed: Listed, position: int) -> bool:
     """Tell whether a call or its list has a word of the task besides that for the entries."""
     call = known.reading.steps[position]
-    said = f"{call.target} {call.input[:HEAD]} {listed.key}".replace("_", " ")
+    words = _WORD.findall(f"{spaced(call.target or '')} {call.input[:HEAD]} {listed.key}")
+    said = " ".join(word for word in words if not looks_up(word))
     shared = beginnings_in(known.asked, _LEAST_WORD) & beginnings_in(said, _LEAST_WORD)
     return len(shared - _counted_words(known)) > 0
 

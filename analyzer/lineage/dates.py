@@ -243,7 +243,9 @@ def _moved(start: date, days: set[int], months_: Iterable[int]) -> Iterator[date
             yield start + timedelta(days=count)
     for count in months_:
         if count <= 1_200:
-            yield from (_plus_months(start, step) for step in (count, -count, 12 * count, -12 * count))
+            for step in (count, -count, 12 * count, -12 * count):
+                day = _plus_months(start, step)
+                yield from (day, day - timedelta(days=day > date.min))  # and the last of so many months
 
 
 def _plus_months(start: date, count: int) -> date:

@@ -9,7 +9,7 @@ many as the task wants. An answer that counts and names all entries compares the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Final, TypeAlias
@@ -33,6 +33,8 @@ _IN_ROW: Final = re.compile(r"[^\w.;:!?\n]{0,8}(?:[^\W\d]{1,12}[^\w.;:!?\n]{1,8}
 """What stands between two names of a row: marks, and at most a word such as "and"."""
 _LONGEST_NO: Final = 24
 """Characters before the word of a limit in which a word that denies stands."""
+_CHOOSES_BEFORE: Final = r"(?<!\w){chooses}\s*$"
+_CHOOSES_AFTER: Final = r"^\W{0,3}{chooses_last}(?!\w)"
 _ASKS: Final = ("?", "？", "؟")  # noqa: RUF001 - question marks of other scripts
 _MOST: Final = 0.8
 _NOON: Final = 12 * 60
@@ -59,6 +61,8 @@ class _Limit:
     value: float
     read: _Read
     """Reads a field, by its key and value, as what the limit is about; ``None`` if it is something else."""
+    dimension: str
+    """What it measures: ``time``; empty for times of day, days and money."""
 
     @property
     def lasts(self) -> bool:
@@ -68,6 +72,14 @@ class _Limit:
     def sets_most(self, key: str) -> bool:
         """Tell whether a column keeps the limit below its value: ``open_until`` keeps "until 23:00" above."""
         return self.is_most and not (self.lasts and _is_end(key))
+
+    def reads_texts_of(self, listed: Listed, besides: Iterable[str]) -> bool:
+        """Tell whether another column has what the limit may be about, in words: ``45 min by train``."""
+        return self.dimension != "" and any(
+            isinstance(value, str) and key not in besides and _has_measure(value, self.dimension)
+            for entry in listed.entries
+            for key, value in entry.fields.items()
+        )
 
 
 def broken_limits(known: Known) -> Iterator[Clue]:
@@ -111,12 +123,21 @@ def _limits(known: Known) -> Iterator[_Limit]:
             ahead = known.asked[found.end() : found.end() + 2 * _GAP]
             for find in finders:
                 value, end, read = find(ahead, known.languages)
-                if value is not None and not (find is _measure_in and _is_told(known.asked, found.start())):
+                if value is not None and not _is_no_limit(known.asked, found, end, find):
                     denial = _denial(known, found)
                     start = found.start() if denial is None else denial
                     words = known.asked[start : found.end() + end]
                     is_upper = is_most == (denial is None)
-                    yield _Limit(words=words, is_most=is_upper, value=value, read=read)
+                    dimension = read.args[0][0] if isinstance(read, partial) else ""
+                    yield _Limit(words=words, is_most=is_upper, value=value, read=read, dimension=dimension)
+
+
+def _is_no_limit(asked: str, word: re.Match[str], end: int, find: Callable[..., _Ahead]) -> bool:
+    """Tell whether a word and what follows limit something else: until when the asker has to choose."""
+    if find is _measure_in:
+        return _is_told(asked, word.start())
+    before, after = asked[max(0, word.start() - _LONGEST_NO) : word.start()], asked[word.end() + end :]
+    return any(worded(one).search(text) for one, text in ((_CHOOSES_BEFORE, before), (_CHOOSES_AFTER, after)))
 
 
 def _is_told(asked: str, at: int) -> bool:
@@ -169,6 +190,11 @@ def _of_unit(measure: tuple[str, str], key: str, value: Scalar) -> float | None:
     return float(value) if measure_of(unit_of(_PARTS.split(key)[-1])) == measure else None
 
 
+def _has_measure(text: str, dimension: str) -> bool:
+    measures = (measure_of(figure.unit) for figure in figures(text))
+    return any(one is not None and one[0] == dimension for one in measures)
+
+
 _PARTS: Final = re.compile(r"[^a-zA-Z²]+|(?<=[a-z])(?=[A-Z])")
 
 
@@ -214,7 +240,7 @@ def _breaking(listed: Listed, limit: _Limit, named: Sequence[Entry], answer: str
         for key, value in entry.fields.items()
         if limit.read(key, value) is not None
     }
-    if not named or len(fields) != 1:
+    if not named or len(fields) != 1 or limit.reads_texts_of(listed, fields):
         return None  # with two times or prices an entry does not tell which of them is meant
     (key,) = fields
     if limit.lasts and limit.read is _clock and not _is_end(key):

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from analyzer.texts.commands import call_name, commands_of, prints_others_words
-from analyzer.texts.tool_names import deed_of, looks_up
+from analyzer.texts.tool_names import deed_of, looks_up, words_in
 from analyzer.texts.vocabulary import worded, words_for
 from analyzer.texts.wordings import Kind, languages_in, says
 from semconv.dialects.reading.python_repr import from_repr
@@ -127,8 +127,14 @@ _BROKEN: Final = re.compile(
 _ERROR_REPR: Final = re.compile(r"\bis_?error['\"]?\s*[=:]\s*true$", re.IGNORECASE)
 _OBJECT: Final = re.compile(r"\s*(?:[\[{]|\w+[(=])")
 _ERROR_MARKS: Final = ("iserror", "is_error")
-_NO_ERROR: Final = frozenset({"", "200", "ok", "none", "null", "false", "success", "no_error"})
-"""Values by which a code of errors says that there was none."""
+_NO_ERROR: Final = frozenset({"", "ok", "none", "null", "false", "success", "no_error", "noerror"})
+"""Values by which a code of errors says that there was none; zeros and ``200`` do too."""
+_SET: Final = ("status_key", "result_key", "error_key", "error_code_key")
+"""Kinds of keys whose value a call may set itself."""
+_FINDS_ERRORS: Final = frozenset(
+    "error errors exception exceptions fault faults failure failures crash crashes".split()  # noqa: SIM905
+)
+"""Words in the name of a tool that looks up errors."""
 _WRAPPERS: Final = frozenset({"result", "data", "response", "output", "payload", "return"})
 _ENDS_OF_REPORT: Final = ("id", "reason", "message", "messages", "_msg", "errorcode")
 _VERB: Final = 4
@@ -170,7 +176,9 @@ def fault_of(step: Step, output: str) -> Fault:
     if commands_of(step) and looks_up(name):
         is_failed = _look_failed(text) if prints_others_words(step) else _check_failed(text, name)
     else:
-        is_failed = reports_failure(text, name) or (bool(commands_of(step)) and _command_failed(text))
+        is_failed = reports_failure(text, name, step.input) or (
+            bool(commands_of(step)) and _command_failed(text)
+        )
     if is_failed:
         return Fault.FAILED
     if not text and step.content is not ContentState.COMPLETE:
@@ -180,13 +188,19 @@ def fault_of(step: Step, output: str) -> Fault:
     return Fault.EMPTY if _is_nothing(text) else Fault.NONE
 
 
-def reports_failure(result: str, tool: str = "") -> bool:
-    """Tell whether a result says that the call failed; ``tool`` is the tool's name, if known."""
+def reports_failure(result: str, tool: str = "", arguments: str = "") -> bool:
+    """Tell whether a result says that the call failed.
+
+    Args:
+        result: the text of the result.
+        tool: the tool's name, if known.
+        arguments: those of the call, as JSON; a state or an error that they set is not the call's own.
+    """
     text = result.strip()
     code = _EXIT_CODE.match(text)
     if code:
         return int(code.group(1)) != 0
-    if _is_failed_object(text, tool) or _is_labelled(text) or _ends_in_traceback(text):
+    if _is_failed_object(text, tool, arguments) or _is_labelled(text) or _ends_in_traceback(text):
         return True
     if len(text) > _SHORT:
         return False
@@ -269,7 +283,7 @@ def says_refused(text: str) -> bool:
     return _DECIDED.search(text[:_SHORT]) is not None and _BROKEN.search(text[:_SHORT]) is None
 
 
-def _is_failed_object(result: str, tool: str) -> bool:
+def _is_failed_object(result: str, tool: str, arguments: str = "") -> bool:
     if len(result) > _LONGEST_OBJECT or not _OBJECT.match(result):
         return False
     if _ERROR_REPR.search(result.rstrip(" )}\n")):
@@ -277,7 +291,31 @@ def _is_failed_object(result: str, tool: str) -> bool:
     value = _parsed(result)
     if isinstance(value, list):
         return _is_failed_block(value) or _are_errors(value, tool)
-    return isinstance(value, Mapping) and _says_failed(_unwrapped(value), tool)
+    if not isinstance(value, Mapping):
+        return False
+    given = _texts_of(arguments)
+    fields = _unwrapped(value).items()
+    return _says_failed({key: one for key, one in fields if not _is_given(key, one, given, tool)}, tool)
+
+
+def _texts_of(arguments: str) -> frozenset[str]:
+    """Return the texts among a call's arguments, in lower case."""
+    values = mapping(arguments).values() if arguments[:_LONGEST_OBJECT] == arguments else ()
+    return frozenset(one.strip().casefold() for one in values if isinstance(one, str) and one.strip())
+
+
+def _is_given(key: Any, value: Any, given: frozenset[str], tool: str) -> bool:
+    """Tell whether a call set a state or an error: by its arguments, or by its verb (``reject``)."""
+    if not isinstance(value, str) or not any(str(key).casefold() in words_for(kind) for kind in _SET):
+        return False
+    text, words = value.strip().casefold(), words_in(tool)
+    return text in given or any(len(one) >= _VERB and text == _participle(one) for one in words)
+
+
+def _participle(verb: str) -> str:
+    if verb[-1] == "y":
+        return f"{verb[:-1]}ied"
+    return f"{verb.removesuffix('e')}ed"
 
 
 def _is_failed_block(value: Sequence[Any]) -> bool:
@@ -308,7 +346,9 @@ def _is_error(fields: Mapping[str, Any], tool: str) -> bool:
     """Tell whether an object does nothing but report an error."""
     if not all(_is_of_report(key, each) for key, each in fields.items()):
         return False
-    return any(_of_kind("error_key", fields)) or _has_error_code(fields, tool)
+    is_subject = len(fields) > 1 and looks_up(tool) and not _FINDS_ERRORS.isdisjoint(words_in(tool))
+    has_error = not is_subject and any(_of_kind("error_key", fields))
+    return has_error or _has_error_code(fields, tool)
 
 
 def _parsed(result: str) -> Any:
@@ -330,7 +370,7 @@ def _says_failed(value: Mapping[Any, Any], tool: str) -> bool:
     acts = bool(deed_of(tool)) or (only_reports and not looks_up(tool))
     if acts and _is_in_failed_state(fields):
         return True
-    return bool(deed_of(tool)) and _is_refused_for_all(fields)
+    return bool(deed_of(tool)) and _is_refused_for_all(fields, tool)
 
 
 def _is_denied(fields: Mapping[str, Any], verb: str) -> bool:
@@ -382,10 +422,14 @@ def _of_kind(kind: str, fields: Mapping[str, Any]) -> list[Any]:
     return [fields[key] for key in fields.keys() & words_for(kind)]
 
 
-def _is_refused_for_all(fields: Mapping[str, Any]) -> bool:
-    """Tell whether a deed lists what was refused, and nothing that was done: ``accepted`` is empty."""
+def _is_refused_for_all(fields: Mapping[str, Any], tool: str) -> bool:
+    """Tell whether a deed lists what was refused, and nothing that was done: ``accepted`` is empty.
+
+    Of a deed that refuses, what it lists so is what it did.
+    """
     listed = {key for key, value in fields.items() if isinstance(value, list) and value}
-    return not listed.isdisjoint(_REFUSED) and listed.isdisjoint(_TAKEN)
+    refused = _REFUSED.difference(map(_participle, words_in(tool)))
+    return not listed.isdisjoint(refused) and listed.isdisjoint(_TAKEN)
 
 
 def _is(value: Any, wanted: bool) -> bool:  # noqa: FBT001 - a value, not a mode
@@ -395,7 +439,8 @@ def _is(value: Any, wanted: bool) -> bool:  # noqa: FBT001 - a value, not a mode
 def _is_error_code(code: Any) -> bool:
     """Tell whether the value of such a key is an error: not ``00000``, ``200`` and ``[]``."""
     text = str(code).casefold()
-    return bool(code) and text not in _NO_ERROR and text.strip("0") != ""
+    is_fine = text in _NO_ERROR or re.fullmatch("0+|200+", text) is not None
+    return bool(code) and not is_fine
 
 
 def _has_error_code(fields: Mapping[str, Any], tool: str) -> bool:

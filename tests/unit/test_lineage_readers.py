@@ -231,6 +231,11 @@ def test_an_answer_that_leaves_out_the_end_of_a_list_is_cut_short(task: str, ans
             '{"novels": ["Emma", "Heidi", "Ulysses"]}',
             "Heidi or Emma.",
         ),
+        (
+            "Which of these novels are by women? All of them, please.",
+            '[{"novel": "Emma", "age": 99}, {"novel": "Romola", "age": 99}, {"novel": "Ulysses", "age": 99}]',
+            "Two novels are by women: Emma and Romola.",
+        ),
     ],
 )
 def test_a_part_of_a_list_that_was_chosen_is_right(task: str, result: str, answer: str) -> None:
@@ -346,6 +351,31 @@ def test_a_limit_counts_in_the_unit_or_the_hours_of_its_column(
     assert is_right or (clue is not None and clue.kind is ClueKind.CONSTRAINT)
 
 
+@pytest.mark.parametrize(("way", "is_right"), [("40 min", True), ("on foot", False)])
+def test_a_limit_may_be_about_a_column_that_has_it_in_words(way: str, is_right: bool) -> None:
+    caves = (
+        f'[{{"cave": "Lurloch", "way": "{way}", "hours": 3}}, {{"cave": "Eisloch", "way": "", "hours": 1}}]'
+    )
+    clue = found("A cave within 1 hour of Graz.", *looked_up(caves), step("reader", "Take Lurloch."))
+    assert (clue is None) is is_right
+
+
+TOURS = '[{"tour": "Bay Loop", "leaves": "2026-02-20"}, {"tour": "Fjord Slow", "leaves": "2026-05-02"}]'
+
+
+@pytest.mark.parametrize(
+    ("task", "is_right"),
+    [
+        ("I have to book before 1 March 2026. Which tour is calm?", True),
+        ("Ich muss mich vor dem 1. März 2026 entscheiden. Welche Tour ist ruhig?", True),
+        ("A calm tour that leaves before 1 March 2026.", False),
+    ],
+)
+def test_until_when_the_asker_has_to_choose_limits_no_choice(task: str, is_right: bool) -> None:
+    clue = found(task, *looked_up(TOURS), step("reader", "Take Fjord Slow."))
+    assert (clue is None) is is_right
+
+
 CALLS = (
     '{"items": [{"id": "C-02", "cierre": "2026-12-11"}, {"id": "C-05", "cierre": "2026-12-22"},'
     ' {"id": "C-09", "cierre": "2027-01-15"}]}'
@@ -440,6 +470,13 @@ def test_a_metric_that_the_task_calls_an_error_is_no_admission() -> None:
     assert (
         found(asked, *looked_up('{"result": []}'), step("reader", "An error: the delay was 841 ms.")) is None
     )
+
+
+@pytest.mark.parametrize(("end", "is_right"), [("31 October", True), ("1 November", True), ("9 June", False)])
+def test_a_lease_ends_on_the_last_of_its_months(end: str, is_right: bool) -> None:
+    lease = looked_up('{"unit": 12, "start": "2026-05-01", "months": 6, "end": ""}')
+    clue = found("Until when does the lease run?", *lease, step("reader", f"Until {end} 2026."))
+    assert (clue is None) is is_right
 
 
 def test_ten_working_days_after_a_given_date() -> None:

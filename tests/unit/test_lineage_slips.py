@@ -197,6 +197,8 @@ def test_an_hour_counts_no_days(task: str, is_right: bool) -> None:
         ("Compute 10/3", "3.3", True),
         ("What is 4 - 9?", "-5", True),
         ("Compute 14*30", "0x1a4", True),
+        ("Compute 1 / 2 + 1 / 4", "3/4", True),
+        ("Compute 1 / 2 + 1 / 4", "3", False),
         ("Compute 14*30", "In base 8 it is 644.", True),
         ("Order 2 x 3 boards", "Done, order 5512.", True),
         ("Compute 14*30 and tell me the date of order 7", "421", True),

@@ -302,3 +302,29 @@ def test_a_tool_that_is_a_program_has_the_name_of_its_subcommand(
     program: str, arguments: str, name: str
 ) -> None:
     assert call_name(tool("a", target=program, input=arguments)) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "result", "expected"),
+    [
+        ("update_bell", '{"id": "7", "status": "rejected"}', '{"id": "7", "status": "rejected"}', Fault.NONE),
+        ("update_bell", '{"id": "7", "status": "open"}', '{"id": "7", "status": "rejected"}', Fault.FAILED),
+        ("reject_bell", '{"id": "7"}', '{"id": "7", "status": "rejected"}', Fault.NONE),
+        ("deny_bell", '{"id": "7"}', '{"id": "7", "status": "denied"}', Fault.NONE),
+        ("decline_bell", '{"id": "7"}', '{"id": "7", "status": "failed"}', Fault.FAILED),
+        ("create_bug", '{"error": "BellError"}', '{"id": "B-9", "error": "BellError"}', Fault.NONE),
+        ("create_bug", '{"error": "BellError"}', '{"id": "B-9", "error": "no such board"}', Fault.FAILED),
+        ("get_last_error", "{}", '{"error": "the rope broke", "timestamp": "03:12"}', Fault.NONE),
+        ("get_last_error", "{}", '{"error": "unauthorized", "code": 401}', Fault.FAILED),
+        ("get_last_error", "{}", '{"error": "unauthorized"}', Fault.FAILED),
+        ("create_bell", "{}", '{"id": "7", "errorCode": "00"}', Fault.NONE),
+        ("send_bells", "{}", '{"rejected": [7, 8]}', Fault.FAILED),
+        ("reject_bells", "{}", '{"rejected": [7, 8]}', Fault.NONE),
+        ("delete_bells", "{}", '{"deleted": [7], "failed": [8]}', Fault.FAILED),
+        ("create_bell", "{}", '{"id": "7", "errorCode": "07"}', Fault.FAILED),
+    ],
+)
+def test_what_a_call_set_or_was_to_find_is_not_its_own_failure(
+    name: str, arguments: str, result: str, expected: Fault
+) -> None:
+    assert fault_of(tool("a", result, target=name, input=arguments), result) is expected
