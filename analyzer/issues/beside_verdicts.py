@@ -287,6 +287,9 @@ class TextsBehind:
                 if not await in_db(self._rows.create_index) and not is_told:
                     is_told = True
                     logger.warning(NO_INDEX)
+            except StoreError as error:  # without it searches compare the texts, so these are written
+                logger.warning("searched texts cannot be indexed", extra={"reason": str(error)})
+            try:
                 while await in_db(self.write):
                     pass
                 for _ in range(_SLICES):

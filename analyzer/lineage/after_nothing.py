@@ -130,15 +130,19 @@ def _dates_in_gaps(known: Known) -> Iterator[Clue]:
         said = "" if after is None or steps[after].calls else known.reading.outputs[after]
         literal = next((one for one in strange if one in said), "")
         if literal and after is not None and not denies(said) and not mentions_fault(said, known.asked):
-            yield _gap_clue(known, after, place, literal, next(_null_keys(document_in(text))))
+            yield _gap_clue(known, after, place, literal, _gaps(document_in(text))[0])
 
 
 def _is_record_with_gap(document: Any) -> bool:
     """Tell whether a document is one record with a field for which it has nothing, and others."""
     if not isinstance(document, dict) or any(isinstance(one, dict | list) for one in document.values()):
         return False
-    gaps = {*_null_keys(document)} - _ENVELOPE
-    return 0 < len(gaps) < len(document)
+    return 0 < len(_gaps(document)) < len(document)
+
+
+def _gaps(document: Any) -> list[str]:
+    """Return the fields for which a record has nothing, without those that only errors have."""
+    return [key for key in _null_keys(document) if key not in _ENVELOPE]
 
 
 def _null_keys(document: Any) -> Iterator[str]:

@@ -16,7 +16,7 @@ from analyzer.recordings.anthropic_messages import messages_of_blocks
 from analyzer.recordings.dialogue import Message as Said
 from analyzer.recordings.dialogue import Speaker, joined_answers
 from analyzer.recordings.openai_responses import messages_of_items
-from analyzer.recordings.streamed_answers import join_blocks, join_chunks, join_responses
+from analyzer.recordings.streamed_answers import join_blocks, join_completion, join_responses
 from semconv.json_text import read_json
 from semconv.record import record, replace
 
@@ -157,7 +157,7 @@ class _Api:
     said: Callable[[Body], Sequence[Message]]
     """Returns the messages of a whole answer."""
     joined: Callable[[Sequence[Body]], Sequence[Body]]
-    """Returns the whole answers that the events of streams amount to."""
+    """Returns the whole answer that the events of a stream amount to; nothing if they say none."""
     finish: Callable[[Body], str]
 
 
@@ -342,7 +342,7 @@ _APIS: Final[Mapping[str, _Api]] = {
         messages_key="messages",
         asked=_chat_asked,
         said=_chat_said,
-        joined=join_chunks,
+        joined=join_completion,
         finish=_chat_finish,
     ),
     "/responses": _Api(

@@ -11,6 +11,7 @@ Source: langgraph 1.2, ``Pregel.stream``, and langgraph-supervisor 0.0.31 (2026)
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any, Final
@@ -198,7 +199,7 @@ def _of_updates(records: Iterable[Any], given: Sequence[Any]) -> Iterator[tuple[
         records: updates, or states behind their namespaces.
         given: messages of the graph's input.
     """
-    seen = {_identity(one) or json_text(one) for one in given}
+    seen = {*_keys(given, is_state=True)}
     yield from ((message_of(one, ""), False) for one in given)
     for record in records:
         around, payload = _namespace(record), _payload(record)
@@ -206,8 +207,7 @@ def _of_updates(records: Iterable[Any], given: Sequence[Any]) -> Iterator[tuple[
         for node, change in {"": payload}.items() if is_state else payload.items():
             agent = next((one for one in [node, *reversed(around)] if one and one not in PLUMBING_NODES), "")
             found = _messages_in(_typed(change))
-            for one in found:
-                key = _identity(one) or (json_text(one) if is_state else "")
+            for one, key in zip(found, _keys(found, is_state=is_state), strict=True):
                 if not key or key not in seen:
                     message = message_of(one, agent)
                     yield message, message.speaker is Speaker.AGENT
@@ -219,6 +219,21 @@ def _of_updates(records: Iterable[Any], given: Sequence[Any]) -> Iterator[tuple[
 def _says(change: Any) -> bool:
     """Tell whether a change without messages says more than that there are none."""
     return bool(change) and change != {"messages": []}
+
+
+def _keys(messages: Sequence[Any], *, is_state: bool) -> Iterator[str]:
+    """Yield what tells each message from the others; empty for one without an id in an update.
+
+    A state repeats its messages, and two of them may be alike: without ids, their number tells them apart.
+    """
+    times: Counter[str] = Counter()
+    for one in messages:
+        key = _identity(one)
+        if not key and is_state:
+            text = json_text(one)
+            times[text] += 1
+            key = f"{times[text]} {text}"
+        yield key
 
 
 # --- events of ``astream_events`` ---

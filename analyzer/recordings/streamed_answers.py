@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.fields import Object, json_text, object_at, objects, sessions_of, text_at
-from analyzer.recordings.message_parts import error_text
+from analyzer.recordings.message_parts import error_text, text_of
 from analyzer.recordings.recording import Records
 from semconv.json_text import read_json
 
@@ -70,7 +70,12 @@ def join_chunks(chunks: Iterable[Object]) -> list[Any]:
     for chunk in chunks:
         key = text_at(chunk, "id") or key
         by_id.setdefault(key, []).append(chunk)
-    return [_completion(parts) for parts in by_id.values() if any(map(_says, parts))]
+    return [answer for parts in by_id.values() for answer in join_completion(parts)]
+
+
+def join_completion(chunks: Sequence[Object]) -> list[Any]:
+    """Join the chunks of one completion, whatever their ids: some gateways give each chunk its own."""
+    return [_completion(chunks)] if any(map(_says, chunks)) else []
 
 
 def _says(chunk: Object) -> bool:
@@ -79,18 +84,23 @@ def _says(chunk: Object) -> bool:
 
 
 def _completion(chunks: Sequence[Object]) -> Object:
-    choices = [each for chunk in chunks for each in objects(chunk.get("choices"))]
-    deltas = [object_at(one, "delta") for one in choices if not one.get("index")]
+    samples = [each for chunk in chunks for each in objects(chunk.get("choices"))]
+    choices = [one for one in samples if not one.get("index")]
+    deltas = [object_at(one, "delta") for one in choices]
     calls: dict[Any, dict[str, Any]] = {}
     for asked in (each for delta in deltas for each in _asked(delta)):
-        call = calls.setdefault(asked.get("index", len(calls)), {"id": "", "name": [], "arguments": []})
         custom = object_at(asked, "custom")
         function = {**custom, "arguments": custom.get("input")} if custom else object_at(asked, "function")
+        place = asked.get("index")
+        if place is None:  # what has neither an id nor a name goes on with the last call
+            is_next = not calls or asked.get("id") or function.get("name")
+            place = len(calls) if is_next else [*calls][-1]
+        call = calls.setdefault(place, {"id": "", "name": [], "arguments": []})
         call["id"] = call["id"] or json_text(asked.get("id"))
         call["name"].append(json_text(function.get("name")))
         call["arguments"].append(json_text(function.get("arguments")))
     message: dict[str, Any] = {"role": "assistant"}
-    message |= {key: "".join(text_at(delta, key) for delta in deltas) for key in ("content", "refusal")}
+    message |= {key: "".join(text_of(delta.get(key)) for delta in deltas) for key in ("content", "refusal")}
     if calls:
         message["tool_calls"] = [
             {"id": one["id"], "function": {key: "".join(one[key]) for key in ("name", "arguments")}}
@@ -127,33 +137,39 @@ _OF_ANTHROPIC: Final = frozenset(
     {"message_start", "message_delta", "message_stop", "ping"}
     | {"content_block_start", "content_block_delta", "content_block_stop"}
 )
+_SAYING: Final = frozenset({"content_block_start", "content_block_delta", "message_delta"})
 _DELTAS: Final[Mapping[str, str]] = {"text_delta": "text", "thinking_delta": "thinking"}
 
 
 def join_blocks(events: Iterable[Object]) -> list[Any]:
-    """Join Anthropic's events: a message begins, then its blocks grow by their index."""
+    """Join Anthropic's events: a message begins, then its blocks grow by their index.
+
+    A provider that is overloaded sends an error in place of the begin, and some gateways leave begins out.
+    """
     found: list[dict[str, Any]] = []
     blocks: dict[Any, dict[str, Any]] = {}
     pieces: dict[Any, list[str]] = {}
     for event in (*events, {"type": "message_start"}):
         kind, index = text_at(event, "type"), event.get("index")
-        if kind == "message_start":
+        is_error = _is_error(event)
+        if kind == "message_start" or (not found and (is_error or kind in _SAYING)):
             if found:
                 found[-1]["content"] = [_block(one, pieces[at]) for at, one in blocks.items()]
             found.append({"stop_reason": None, **object_at(event, "message"), "role": "assistant"})
             blocks, pieces = {}, {}
-        elif kind == "content_block_start":
+        if kind == "content_block_start":
             blocks[index], pieces[index] = dict(object_at(event, "content_block")), []
-        elif kind == "content_block_delta" and index in blocks:
+        elif kind == "content_block_delta":
             delta = object_at(event, "delta")
+            blocks.setdefault(index, {"type": "text", "text": ""})
             key = _DELTAS.get(text_at(delta, "type"), "partial_json")
-            pieces[index].append(text_at(delta, key))
-        elif kind == "message_delta" and found:
+            pieces.setdefault(index, []).append(text_at(delta, key))
+        elif kind == "message_delta":
             found[-1]["stop_reason"] = (
                 object_at(event, "delta").get("stop_reason") or found[-1]["stop_reason"]
             )
             found[-1]["usage"] = {**object_at(found[-1], "usage"), **object_at(event, "usage")}
-        elif kind == "error" and found:
+        elif is_error:
             found[-1]["error"] = error_text(event)
     return found[:-1]
 
@@ -180,8 +196,9 @@ def join_responses(events: Iterable[Object]) -> list[Any]:
             items = found.setdefault(key, {"object": "response"})["output"] = []
         elif kind == "response.output_item.done":
             items.append(event.get("item"))
-        elif kind == "error" and key:
-            found[key]["error"] = error_text(event)
+            found.setdefault(key, {"object": "response", "output": items})
+        elif kind == "error":
+            found.setdefault(key, {"object": "response", "output": items})["error"] = error_text(event)
     return list(found.values())
 
 

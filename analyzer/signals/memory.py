@@ -1,4 +1,4 @@
-"""The texts of runs that caches of this package hold; dropped when a run is deleted."""
+"""The texts of runs that caches here, in ``texts`` and in ``lineage`` hold; dropped when a run is deleted."""
 
 from __future__ import annotations
 

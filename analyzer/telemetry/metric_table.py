@@ -142,7 +142,6 @@ EVICTED: Final = counter(
     "Agent traces dropped from retention before their analysis; all their spans were forwarded.",
 )
 
-_SERVE: Final = (Half.SERVE,)
 PREPARED: Final = counter(
     "blamespan_traces_prepared{outcome}",
     "{trace}",

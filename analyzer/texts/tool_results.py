@@ -127,8 +127,8 @@ _BROKEN: Final = re.compile(
 _ERROR_REPR: Final = re.compile(r"\bis_?error['\"]?\s*[=:]\s*true$", re.IGNORECASE)
 _OBJECT: Final = re.compile(r"\s*(?:[\[{]|\w+[(=])")
 _ERROR_MARKS: Final = ("iserror", "is_error")
-_NO_ERROR: Final = frozenset({"", "ok", "none", "null", "false", "success", "no_error", "noerror", "2"})
-"""Values by which a code of errors says that there was none, without zeros: ``00``, ``200``."""
+_NO_ERROR: Final = frozenset({"", "ok", "none", "null", "false", "success", "no_error", "noerror"})
+"""Values by which a code of errors says that there was none; zeros and ``200`` do too."""
 _SET: Final = ("status_key", "result_key", "error_key", "error_code_key")
 """Kinds of keys whose value a call may set itself."""
 _FINDS_ERRORS: Final = frozenset(
@@ -436,9 +436,16 @@ def _is(value: Any, wanted: bool) -> bool:  # noqa: FBT001 - a value, not a mode
     return value is wanted or (isinstance(value, str) and value.strip().casefold() == str(wanted).casefold())
 
 
+def _is_error_code(code: Any) -> bool:
+    """Tell whether the value of such a key is an error: not ``00000``, ``200`` and ``[]``."""
+    text = str(code).casefold()
+    is_fine = text in _NO_ERROR or re.fullmatch("0+|200+", text) is not None
+    return bool(code) and not is_fine
+
+
 def _has_error_code(fields: Mapping[str, Any], tool: str) -> bool:
     own = _of_kind("error_code_key", fields) if deed_of(tool) else []
-    if any(str(code).casefold().strip("0") not in _NO_ERROR for code in own):
+    if any(map(_is_error_code, own)):
         return True
     codes = _of_kind("code_key", fields)
     return any(isinstance(code, int) and code in _HTTP_ERRORS for code in codes) or any(

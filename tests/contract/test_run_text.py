@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -16,6 +17,7 @@ from analyzer.issues.labels.label_store import PackedRun
 from analyzer.web.reads import run_lists
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.run_query import RunQuery, Sort
+from collector_processor.core.disk import StoreError
 from collector_processor.core.records import Commit
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.store.database.connection import Database, StoreConnection, open_database
@@ -29,6 +31,7 @@ from tests.runs import run, step
 from tests.verdicts import stored
 
 OTHER = Tenant("x=b")
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -230,6 +233,21 @@ def test_texts_of_committed_runs_are_written_behind_until_all_are(shelf: Shelf) 
         pass
     assert shelf.found("first") == names[:0:-1]
     assert shelf.found("second") == names[:1]
+
+
+def test_texts_are_written_where_the_index_is_refused(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> bool:
+        raise StoreError("statement timeout")
+
+    async def in_db(work: Callable[[], T]) -> T:
+        return work()
+
+    behind, name = TextsBehind(shelf.rows), shelf.add("")
+    behind.add([RunText(tenant=NO_TENANT, run_id=name, text="needle")])
+    monkeypatch.setattr(shelf.rows, "create_index", refuse)
+    with suppress(TimeoutError):
+        asyncio.run(asyncio.wait_for(behind.run(in_db), 0.05))
+    assert shelf.found("needle") == [name]
 
 
 def test_one_transaction_writes_several_short_texts_or_few_long_ones(shelf: Shelf) -> None:

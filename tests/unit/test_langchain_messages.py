@@ -183,6 +183,12 @@ def test_what_is_around_a_conversation_is_no_node() -> None:
     assert (found.agents, found.task, found.output) == (("assistant",), TASK, ANSWER)
 
 
+def test_what_is_said_again_stands_twice_in_states_without_ids() -> None:
+    said = [HUMAN, ai("Please wait."), HUMAN, ai("Please wait."), ai(ANSWER)]
+    found = run(*(["values", {"messages": said[: many + 1]}] for many in range(len(said))))
+    assert [step.output for step in found.steps] == ["Please wait.", "Please wait.", ANSWER]
+
+
 def test_chunks_of_a_stream_are_put_together() -> None:
     def chunk(node: str, key: str, text: str = "", **more: Any) -> list[Any]:
         one = {"type": "AIMessageChunk", "content": text, "id": key, "tool_calls": [], **more}

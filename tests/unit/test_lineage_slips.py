@@ -154,9 +154,11 @@ def test_a_result_with_its_digits_in_another_order_is_a_slip_of_its_sentence(
 )
 def test_a_value_for_a_field_without_one_is_made_up(said: str, is_right: bool) -> None:
     given = '{"coat": "C 7", "state": "being cleaned", "ready": null, "rail": "", "brought": "2027-10-02"}'
+    given = given.replace("{", '{"error": null, ')
     clue = found("When can coat C 7 be fetched?", *looked_up(given), step("reader", said), step("host", said))
     assert (clue is None) is is_right
     assert is_right or (clue is not None and (clue.step, clue.kind) == (2, ClueKind.INVENTED))
+    assert clue is None or "for error" not in clue.reason
 
 
 @pytest.mark.parametrize(

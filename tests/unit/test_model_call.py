@@ -150,6 +150,50 @@ def test_three_apis_give_the_same_call_whole_and_streamed(name: str) -> None:
     assert (found.input_tokens, found.output_tokens, found.error) == (7, 3, "")
 
 
+SEE = {"id": "c1", "function": {"name": "look_up", "arguments": ""}}
+
+
+@pytest.mark.parametrize(
+    ("path", "events"),
+    [
+        (
+            "/chat/completions",
+            [{"id": "1", **delta(content="Let ")}, {"id": "2", **delta(content="me see.")}],
+        ),
+        ("/chat/completions", [delta(content=[{"type": "text", "text": "Let "}]), delta(content="me see.")]),
+        ("/messages", [block(0, type="text", text="Let "), piece(0, type="text_delta", text="me see.")]),
+        ("/messages", [{"type": "message_start"}, piece(0, type="text_delta", text="Let me see.")]),
+        ("/responses", [{"type": "response.output_item.done", "item": SAID}]),
+    ],
+)
+def test_a_stream_of_a_gateway_is_one_answer(path: str, events: list[dict[str, Any]]) -> None:
+    """Some give each chunk an id, write text as parts, or leave out events that only begin something."""
+    asked = {**CHAT, **RESPONSES}
+    found = whole_call(passed(path, asked, streamed(*events), "text/event-stream"))
+    assert "".join(each["content"] for each in found.said) == "Let me see."
+
+
+def test_parts_of_a_streamed_call_without_an_index_are_one_call() -> None:
+    rest = {"function": {"arguments": '{"city": "Ulm"}'}}
+    events = streamed(delta(tool_calls=[SEE]), delta(tool_calls=[rest]), delta(tool_calls=[SEE]))
+    (said,) = whole_call(passed("/chat/completions", CHAT, events, "text/event-stream")).said
+    assert [call["function"]["arguments"] for call in said["tool_calls"]] == ['{"city": "Ulm"}', ""]
+
+
+@pytest.mark.parametrize(
+    ("path", "events"),
+    [
+        ("/messages", [{"type": "ping"}, {"type": "error", "error": {"message": "overloaded"}}]),
+        ("/responses", [{"type": "error", "message": "overloaded"}]),
+        ("/responses", [{"type": "response.created"}, {"type": "error", "message": "overloaded"}]),
+        ("/chat/completions", [{"error": {"message": "overloaded"}}]),
+    ],
+)
+def test_an_error_in_place_of_a_stream_is_the_calls(path: str, events: list[dict[str, Any]]) -> None:
+    found = whole_call(passed(path, {**CHAT, **RESPONSES}, streamed(*events), "text/event-stream"))
+    assert "overloaded" in found.error
+
+
 BY_CHAT = {"role": "tool", "tool_call_id": "c1", "content": "sunny"}
 BY_RESPONSES = {"type": "function_call_output", "call_id": "c1", "output": "sunny"}
 BY_MESSAGES = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "sunny"}]}

@@ -93,7 +93,7 @@ class RunQuery:
     statuses: tuple[Status, ...] = ()
     """Only runs with one of these; empty for all."""
     text: str = ""
-    """Searched in the run's id, service, verdict, task and kept texts; ignores the case of ASCII letters."""
+    """Searched in the run's id, service, blamed agent, verdict's reason and kept texts; case is ignored."""
     service: str = ""
     """Only runs of this service, named as in the metrics; empty for all."""
     agent: str = ""
