@@ -175,10 +175,10 @@ def test_a_program_in_an_environment_without_its_packages_is_told_so(tmp_path: P
     (tmp_path / "agents.py").write_text("import a_package_of_another_environment")
     ended = run(tmp_path, "--", sys.executable, "agents.py")
     assert ended.returncode == 1
-    assert "name the Python of that one" in ended.stderr
+    assert "name the one of your program's environment" in ended.stderr
     ended = run(tmp_path, "--", shutil.which("python3", path=os.defpath) or "", "agents.py")
     assert ended.returncode == 1
-    assert "name the Python of that one" not in ended.stderr
+    assert "name the one of your program's environment" not in ended.stderr
 
 
 def test_as_json_the_programs_output_goes_to_standard_error(plain: Path, provider: str) -> None:
