@@ -138,7 +138,7 @@ STAGES: Final[Sequence[Stage]] = (
     Stage(
         name="whole line",  # the longest by far: all others run beside it
         command="make --no-print-directory test-whole",
-        usual_s=2300,
+        usual_s=1700,
         places=2,
         needs=("environment", "Debian's packages", "backends", "frameworks", "axe-core"),
     ),
