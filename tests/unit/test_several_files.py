@@ -64,6 +64,15 @@ def test_a_missing_file_is_told_without_the_store_of_kept_runs(
     assert capsys.readouterr().err == "blamespan: none.json: no such file\n"
 
 
+def test_a_missing_file_is_wrong_usage_also_if_the_others_need_no_mapping(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["map", GOOD[0], "none.json"]) == 2
+    said = capsys.readouterr().err
+    assert "none.json: no such file" in said
+    assert "nothing to map: a dialect reads it" in said
+
+
 def test_missing_logs_stop_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["attribute", *GOOD, "--logs", "none.json"]) == 2
     said = capsys.readouterr()

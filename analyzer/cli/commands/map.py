@@ -54,7 +54,13 @@ def map(  # noqa: A001 - the command's name
     if not found:
         raise typer.Exit(recorded.exit_code)
     traces = [trace for trace in found if trace is not None]
-    mapping = proposed(traces)
+    try:
+        mapping = proposed(traces)
+    except CommandFailed as error:
+        if recorded.exit_code <= 1:
+            raise
+        complain(str(error))
+        raise typer.Exit(recorded.exit_code) from error
     if not yes and sys.stdin.isatty():
         mapping = _asked_about(mapping)
     left = _left_unread(traces, mapping)
