@@ -89,6 +89,11 @@ async def test_a_conversation_is_analysed(client: Client) -> None:
     assert "broke it at" in page or "No agent can be blamed" in page
 
 
+async def test_a_form_without_a_method_leaves_the_choice_to_us(client: Client) -> None:
+    page = await ended(client, await sent(client, json.dumps(LOG).encode(), method=""))
+    assert '<svg class="picture"' in page
+
+
 async def test_a_packed_trace_is_analysed(client: Client) -> None:
     path = next(path for path in fixtures() if path.name.startswith("own_instrument"))
     page = await ended(client, await sent(client, path.read_bytes(), failed="yes"))

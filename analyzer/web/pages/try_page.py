@@ -24,6 +24,7 @@ from analyzer.inquiry.present import plain
 from analyzer.issues.correcting import Outcome, Wanted
 from analyzer.issues.labels.label_store import Opinion
 from analyzer.methods.choice import Choice, NotOffered
+from analyzer.methods.registry import AUTO
 from analyzer.recordings.uploads import MOST_RUNS, expecting
 from analyzer.web.api import opinion_document, read_choice_fields
 from analyzer.web.front import Front, PageContext, routed
@@ -350,9 +351,9 @@ def _job(context: Front, request: web.Request) -> Job:
 async def read_choice(
     jobs: Jobs, fields: Mapping[str, str], *, takes_as_failed: bool, budget_usd: float | None = None
 ) -> Choice:
-    """Read the form's choice, which must be on offer."""
+    """Read the form's choice, which must be on offer; without a method, it is left to us."""
     choice = Choice(
-        method=fields.get("method", ""),
+        method=fields.get("method") or AUTO,
         model=fields.get("model", ""),
         takes_as_failed=takes_as_failed,
         with_reference=fields.get("with_reference") == "yes",
@@ -453,7 +454,7 @@ def read_fields(query: Mapping[str, str]) -> dict[str, str]:
     if long:
         raise _bad(f"{long[0]}: expected at most {_MOST_FIELD} characters")
     sees = query.get("with_reference", "true" if query.get("reference") else "false") == "true"
-    return {"method": "auto", **query, "with_reference": "yes" if sees else ""}
+    return {"method": AUTO, **query, "with_reference": "yes" if sees else ""}
 
 
 def read_amount(fields: Mapping[str, str], name: str, most: float, usual: float = 0.0) -> float:
