@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from mcp.server.mcpserver.exceptions import ToolError
 
 from analyzer.inquiry.errors import AnalyzerError
-from analyzer.inquiry.present import visible
+from analyzer.inquiry.visible import visible
 from collector_processor.otlp import CollectorError
 
 T = TypeVar("T")

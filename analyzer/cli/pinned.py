@@ -20,13 +20,13 @@ from typing import Final
 from analyzer.api.pinning import NO_RULES, NotPinned, Rules, blame_in, read_rules
 from analyzer.cli.experiment_runs import open_run
 from analyzer.cli.run_report import runs_of
+from analyzer.experiment.captured import Capture, capturing
 from analyzer.experiment.open_experiment import tape_of
 from analyzer.experiment.replay.gateway_options import ANTHROPIC, OPENAI, GatewayOptions, LiveCall
 from analyzer.experiment.replay.gateway_server import serving
 from analyzer.experiment.replay.matching import Spoken, TapeIndex, Waiting
 from analyzer.experiment.replay.tape import Matching, Tape
 from analyzer.experiment.replay.trial import Change, TrialReport
-from analyzer.experiment.trial_runner import Capture, capturing
 from analyzer.experiment.workflow import TIMEOUT_S, Command, Ended
 from analyzer.programs.child import TEXTS
 from analyzer.programs.recording_gateway import RecordingGateway, recording

@@ -27,8 +27,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from analyzer.experiment.candidates import ArmKey, Candidate
+from analyzer.experiment.captured import Capture
 from analyzer.experiment.findings import Finding, KeptArms, KeptTrial, KeptTrials
-from analyzer.experiment.trial_runner import Capture, Ran
+from analyzer.experiment.trial_runner import Ran
 from analyzer.recordings.otlp_file import trace_document, trace_requests
 from analyzer.records.proof_records import Remembered, given_in
 from collector_processor.core.disk import StoreError

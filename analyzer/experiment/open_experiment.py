@@ -19,6 +19,7 @@ from pathlib import Path
 
 from analyzer.experiment.call_budget import BUDGET_USD, Ledger, Price
 from analyzer.experiment.candidates import Fix, Suspects, beliefs_of_calls, suspects
+from analyzer.experiment.captured import Capture, capturing
 from analyzer.experiment.conduct import Conductor, Watch
 from analyzer.experiment.findings import Experiment
 from analyzer.experiment.kept_experiments import TrialFolder
@@ -26,7 +27,7 @@ from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.gateway_server import serving
 from analyzer.experiment.replay.read_tape import read_tape, undeclared_tool
 from analyzer.experiment.replay.tape import NotReplayable, Tape
-from analyzer.experiment.trial_runner import Capture, Options, Parts, capturing
+from analyzer.experiment.trial_runner import Options, Parts
 from analyzer.experiment.workflow import Check, Endpoint, Workflow
 from analyzer.inquiry.errors import AnalyzerError
 from collector_processor.core.runs import Run

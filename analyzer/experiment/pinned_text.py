@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from analyzer.experiment.open_experiment import CannotReplay
 from analyzer.experiment.replay.tape import Tape
-from analyzer.inquiry.present import visible
+from analyzer.inquiry.visible import visible
 from semconv.record import record
 
 _SHORT_ID: Final = 12

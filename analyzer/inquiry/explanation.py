@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from analyzer.inquiry.present import visible
+from analyzer.inquiry.visible import visible
 from semconv import attributes as names
 from semconv.model import Span, Step, Trajectory
 

@@ -19,7 +19,7 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Final
 
-from analyzer.inquiry.present import visible
+from analyzer.inquiry.visible import visible
 from semconv.model import ContentState, Step, StepKind, Stop, Trajectory
 
 _NAME: Final = 80

@@ -30,12 +30,12 @@ from analyzer.inquiry.method import (
     drive,
 )
 from analyzer.inquiry.posterior import belief_in_signals, worth_of
-from analyzer.inquiry.present import visible_run
+from analyzer.inquiry.visible import visible_run
 from analyzer.methods.pooling import UNPROVED, Trust, pool_with_model, pooled_of
+from analyzer.methods.prompt_injection import address, limit_belief
 from analyzer.methods.ranker import Ranker
 from analyzer.methods.ranker_features import VERSION
 from analyzer.methods.registry import AUTO, registered
-from analyzer.methods.settle_answer import address, limit_belief
 from analyzer.methods.suspicion import Confirm
 from analyzer.methods.without_model import (
     Belief,

@@ -17,8 +17,8 @@ from analyzer.inquiry.verdict import FailureMode
 from analyzer.lineage.clue import weigh
 from analyzer.methods.briefing import ask
 from analyzer.methods.pooling import WEIGHT
+from analyzer.methods.prompt_injection import speaking_steps
 from analyzer.methods.reasons import in_fix, subject_of
-from analyzer.methods.settle_answer import speaking_steps
 from analyzer.signals.suspicion import Clue, ClueKind, clues
 from analyzer.texts.run_view import read
 from semconv.model import (

@@ -26,7 +26,7 @@ from analyzer.pulling.backend import (
     rfc3339,
 )
 from analyzer.recordings.langfuse_export import LANGFUSE as FORMAT
-from collector_processor.core.headers import LANGFUSE_VARIABLES, langfuse_credentials
+from collector_processor.core.credentials import LANGFUSE_VARIABLES, langfuse_credentials
 
 _API: Final = "api/public/v2/observations"
 _MOST: Final = 1000

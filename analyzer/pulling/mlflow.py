@@ -25,7 +25,7 @@ from analyzer.pulling.backend import (
     paged,
 )
 from analyzer.recordings.mlflow_traces import MLFLOW as FORMAT
-from collector_processor.core.headers import MLFLOW_VARIABLES, mlflow_credentials
+from collector_processor.core.credentials import MLFLOW_VARIABLES, mlflow_credentials
 
 _API: Final = "api/3.0/mlflow/traces"
 _BY_NAME: Final = "api/2.0/mlflow/experiments/get-by-name"

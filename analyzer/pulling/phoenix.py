@@ -24,7 +24,7 @@ from analyzer.pulling.backend import (
     rfc3339,
 )
 from analyzer.recordings.phoenix_spans import PHOENIX as FORMAT
-from collector_processor.core.headers import PHOENIX_VARIABLES, phoenix_credentials
+from collector_processor.core.credentials import PHOENIX_VARIABLES, phoenix_credentials
 
 _MOST: Final = 1000
 """Largest page of the API."""

@@ -7,7 +7,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
-from analyzer.inquiry.present import plain, visible
+from analyzer.inquiry.present import plain
+from analyzer.inquiry.visible import visible
 from collector_processor.rebuild.redaction import Redactor
 from semconv.record import record
 

@@ -19,7 +19,8 @@ from aiohttp import web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from analyzer.inquiry.present import is_unsaid, plain, visible
+from analyzer.inquiry.present import is_unsaid, plain
+from analyzer.inquiry.visible import visible
 from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import Tenant
 from semconv.model import (

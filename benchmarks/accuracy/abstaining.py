@@ -32,7 +32,7 @@ from typing import Final, TypeVar
 from analyzer.inquiry.calibration import Worth, least_confidence
 from analyzer.inquiry.intervals import wilson
 from analyzer.inquiry.posterior import steps_within
-from analyzer.inquiry.present import visible_run
+from analyzer.inquiry.visible import visible_run
 from analyzer.lab.evaluation.benchmark import withhold
 from analyzer.lab.evaluation.dataset import read_dataset
 from analyzer.lab.evaluation.folds import split_by_keys

@@ -24,7 +24,7 @@ from typing import Final
 from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.match_agents import same_agent
 from analyzer.inquiry.method import AttributionMethod, Reply
-from analyzer.inquiry.present import visible_run
+from analyzer.inquiry.visible import visible_run
 from analyzer.lab.evaluation.dataset import read_dataset
 from analyzer.lab.evaluation.significance import difference_interval
 from analyzer.lab.published import AllAtOnce, BinarySearch, StepByStep

@@ -1,4 +1,4 @@
-"""Headers of requests: to our servers (token, tenant, hops, Host, pages' origins), and to backends. Pure.
+"""Headers of requests to any of our servers: token, tenant, hops, Host, and pages' origins (CORS). Pure.
 
 The Host header is checked against DNS rebinding: a web page can point its own name to 127.0.0.1 and then
 send requests to us as if we were its server, but the Host header still has the page's name. Where no token is
@@ -7,20 +7,17 @@ required, only names of this machine are accepted.
 By default no page may send spans: the browser's preflight request (``OPTIONS``) is not granted, so
 it sends nothing. Cookies are never used, so a page has only the rights of its headers:
 its requests need the token like any other.
-
-Backends' APIs get the credentials in the variables that the backends' own clients read.
 """
 
 from __future__ import annotations
 
-import base64
 import hmac
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
 from itertools import islice
-from typing import Final, TypeAlias
+from typing import Final
 from urllib.parse import urlsplit
 
 from collector_processor.otlp import HOP_HEADER, TOKEN_HEADER, MalformedRequestError, Tenant, tenant_of
@@ -185,39 +182,3 @@ class Cors:
 
     def _allows(self, origin: str) -> bool:
         return bool(origin) and (ANY in self.origins or origin.lower() in self.origins)
-
-
-# --- requests to backends ---
-
-Environ: TypeAlias = Mapping[str, str]
-
-PHOENIX_VARIABLES: Final = ("PHOENIX_API_KEY",)
-LANGFUSE_VARIABLES: Final = ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
-MLFLOW_VARIABLES: Final = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
-Credentials: TypeAlias = Callable[[Environ], Mapping[str, str]]
-
-
-def phoenix_credentials(environ: Environ) -> Mapping[str, str]:
-    """Return Phoenix's header; empty without a key."""
-    key = environ.get("PHOENIX_API_KEY", "").strip()
-    return {"Authorization": f"Bearer {key}"} if key else {}
-
-
-def langfuse_credentials(environ: Environ) -> Mapping[str, str]:
-    """Return Langfuse's header; empty without both keys."""
-    public, secret = (environ.get(name, "").strip() for name in LANGFUSE_VARIABLES)
-    return _basic(public, secret) if public and secret else {}
-
-
-def mlflow_credentials(environ: Environ) -> Mapping[str, str]:
-    """Return what MLflow's own client sends: a user with a password before a token."""
-    user, password = environ.get("MLFLOW_TRACKING_USERNAME", ""), environ.get("MLFLOW_TRACKING_PASSWORD", "")
-    token = environ.get("MLFLOW_TRACKING_TOKEN", "").strip()
-    if user and password:
-        return _basic(user, password)
-    return {"Authorization": f"Bearer {token}"} if token else {}
-
-
-def _basic(user: str, password: str) -> Mapping[str, str]:
-    """Return the header of HTTP's basic authentication (RFC 7617)."""
-    return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}

@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import unquote, urlencode, urlsplit
 
 from collector_processor.assembly.assembler import AssemblerLimits
-from collector_processor.core.headers import (
+from collector_processor.core.credentials import (
     LANGFUSE_VARIABLES,
     MLFLOW_VARIABLES,
     PHOENIX_VARIABLES,

@@ -8,10 +8,11 @@ import time
 
 import pytest
 
-from analyzer.inquiry.present import visible_run
 from analyzer.inquiry.render import render
+from analyzer.inquiry.visible import visible_run
 from analyzer.methods.attribution import Attributor
-from analyzer.methods.settle_answer import check_quotes, speaking_steps
+from analyzer.methods.prompt_injection import speaking_steps
+from analyzer.methods.settle_answer import check_quotes
 from analyzer.methods.without_model import judge_by_signals
 from analyzer.recordings.conversation_log import read_conversation
 from semconv.model import Blame, Status

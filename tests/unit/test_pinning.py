@@ -10,7 +10,7 @@ import pytest
 from analyzer.api.pinning import NO_RULES, NotPinned, Rules, blame_in, read_rules, rules_of, rules_text
 from analyzer.experiment.pinned_text import Beside, is_as_written, sealed, short_name
 from analyzer.history.facts import Facts, collect, pack, unpack
-from analyzer.inquiry.present import visible
+from analyzer.inquiry.visible import visible
 from collector_processor.core.runs import Run
 from collector_processor.rebuild.redaction import Redactor, keep
 from semconv.dialects import USUAL

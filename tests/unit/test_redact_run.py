@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from analyzer.analyses.analyst import RunAnalyst
 from analyzer.analyses.composition import open_cleaner
 from analyzer.analyses.models.scripted import ScriptedModel
-from analyzer.inquiry.present import visible_run
+from analyzer.inquiry.visible import visible_run
 from analyzer.methods.attribution import Attributor
 from collector_processor.rebuild.redaction import ALL_KINDS, Cleaner, make_redactor
 from collector_processor.settings import SettingsError, load_settings

@@ -54,12 +54,13 @@ from analyzer.experiment.backtest.conduct import Conductor, Replay
 from analyzer.experiment.backtest.findings import Backtest, progress, report, to_json
 from analyzer.experiment.backtest.plan import MOST_TRIALS, Plan, Side, Verdict
 from analyzer.experiment.call_budget import BUDGET_USD, Ledger
+from analyzer.experiment.captured import Capture, capturing
 from analyzer.experiment.experiment_output import shown
 from analyzer.experiment.open_experiment import tape_of
 from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.gateway_server import serving
 from analyzer.experiment.replay.tape import CallKind, Matching, Tape
-from analyzer.experiment.trial_runner import Capture, Options, Parts, Ran, capturing
+from analyzer.experiment.trial_runner import Options, Parts, Ran
 from analyzer.experiment.workflow import TIMEOUT_S, Check, CheckFailed, Command, Ended, every
 from analyzer.history.spectrum import Said
 from analyzer.inquiry.errors import AnalyzerError, UnreadableInput

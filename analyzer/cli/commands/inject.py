@@ -41,11 +41,12 @@ from analyzer.cli.kept_runs import TenantOption
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.cli.recorded_runs import load_runs
 from analyzer.experiment.call_budget import BUDGET_USD, Ledger
+from analyzer.experiment.captured import Capture, capturing
 from analyzer.experiment.open_experiment import CannotReplay, tape_of
 from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.gateway_server import Gateway, serving
 from analyzer.experiment.replay.tape import Tape
-from analyzer.experiment.trial_runner import Capture, Options, Parts, capturing
+from analyzer.experiment.trial_runner import Options, Parts
 from analyzer.experiment.workflow import TIMEOUT_S, Command, Endpoint, Workflow, every
 from analyzer.inquiry.present import plain
 from analyzer.inquiry.terminal import console

@@ -13,7 +13,7 @@ from typing import Any, Final
 from analyzer.inquiry.conversation import Conversation
 from analyzer.inquiry.conversation import Label as Blamed
 from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
-from analyzer.inquiry.present import visible_run
+from analyzer.inquiry.visible import visible_run
 from analyzer.issues.labels.kept_run import KeptRun, unpack
 from analyzer.issues.labels.label_store import MAX_OPINIONS, LabelledRun, LabelStore, Opinion, OpinionStore
 from analyzer.issues.labels.run_label import (

@@ -18,12 +18,13 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final
 
+from analyzer.experiment.captured import Capture, Telemetry
 from analyzer.experiment.replay.matching import Match, Spoken
 from analyzer.experiment.replay.read_tape import read_tape
 from analyzer.experiment.replay.tape import Answer, RecordedCall, Tape
 from analyzer.experiment.replay.trial import Change
 from analyzer.experiment.sequential import Arm, Sampling, TrialResult, count, interval
-from analyzer.experiment.trial_runner import Capture, Options, Parts, Telemetry, TrialRunner, in_parallel
+from analyzer.experiment.trial_runner import Options, Parts, TrialRunner, in_parallel
 from analyzer.lab.injection.fault_kinds import FaultKind, corrupted
 from analyzer.recordings.otlp_file import trace_document
 from collector_processor.core.runs import Run

@@ -27,7 +27,8 @@ from analyzer.history.run_diff import (
     in_words,
     matter_in_words,
 )
-from analyzer.inquiry.present import plain, visible
+from analyzer.inquiry.present import plain
+from analyzer.inquiry.visible import visible
 from analyzer.inquiry.whole_run import WholeRun, WholeStep
 from analyzer.web.api import run_document
 from analyzer.web.front import PageContext, routed

@@ -18,7 +18,7 @@ from aiohttp import web
 from markupsafe import Markup
 
 from analyzer.inquiry.errors import AnalyzerError
-from analyzer.inquiry.present import visible_run
+from analyzer.inquiry.visible import visible_run
 from analyzer.inquiry.whole_run import WholeRun, whole_steps
 from analyzer.issues.labels.kept_trace import otlp_json
 from analyzer.issues.labels.run_label import LabelKind, LabelRefused, Statement

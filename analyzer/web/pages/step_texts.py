@@ -19,7 +19,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup, escape
 
-from analyzer.inquiry.present import visible
+from analyzer.inquiry.visible import visible
 from analyzer.inquiry.whole_run import StepMessage, WholeStep
 from collector_processor.rebuild.redaction import count_replaced
 
