@@ -265,8 +265,8 @@ def _judged(runs: Sequence[Run]) -> list[tuple[Trajectory, Attribution]]:
 
 def _lines(trajectory: Trajectory, verdict: Attribution) -> Iterator[str]:
     """Yield a verdict in plain lines, without invisible characters."""
-    from analyzer.inquiry.visible import visible  # noqa: PLC0415 - as above
     from analyzer.inquiry.verdict import to_json  # noqa: PLC0415 - a test failed
+    from analyzer.inquiry.visible import visible  # noqa: PLC0415 - as above
 
     document = to_json(verdict, trajectory)
     if document["agent"] is None:

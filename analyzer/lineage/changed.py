@@ -16,7 +16,7 @@ from typing import Final
 from analyzer.lineage.arguments import is_exchanged
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import agree, dates_in, digits_apart, follows, mistaken, without_dates
-from analyzer.lineage.deeds import SENTENCE
+from analyzer.lineage.deeds import sentence_at
 from analyzer.lineage.entries import Scalar, rows_in, strings_of
 from analyzer.lineage.figures import prose_of
 from analyzer.lineage.known import BEFORE, Known, Told, around, counts_in, words_in
@@ -142,10 +142,15 @@ def _parts(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
     strange = {one: parts for one, parts in islice(strange.items(), _MOST) if not known.has(one.casefold())}
     small = answer.casefold()
     for position, text in known.results() if strange else ():
-        ids = [(row, value) for row in rows_in(text) for value in row.values() if _parts_of(str(value))]
-        unsaid = [(row, str(value)) for row, value in ids if str(value).casefold() not in small]
-        for (row, given), one in product(unsaid, strange) if len(unsaid) < len(ids) else ():
-            if _differ_in_one(strange[one], _parts_of(given)) and _has_beside(answer, one, row, given):
+        ids = [
+            (row, given, parts)
+            for row in rows_in(text)
+            for given in map(str, row.values())
+            if (parts := _parts_of(given))
+        ]
+        unsaid = [each for each in ids if each[1].casefold() not in small]
+        for (row, given, parts), one in product(unsaid, strange) if len(unsaid) < len(ids) else ():
+            if _differ_in_one(strange[one], parts) and _has_beside(answer, one, row, given):
                 value = Value(kind=ValueKind.CODE, key=given.casefold(), literal=given, start=0, end=0)
                 yield "the name", one, Told(value=value, position=position)
 
@@ -166,9 +171,7 @@ def _differ_in_one(ours: Sequence[str], theirs: Sequence[str]) -> bool:
 
 def _has_beside(answer: str, literal: str, row: Mapping[str, Scalar], given: str) -> bool:
     """Tell whether another value of a record stands in the sentence of an id."""
-    at = answer.find(literal)
-    sentence = next((one[0] for one in SENTENCE.finditer(answer) if one.start() <= at < one.end()), "")
-    words = words_in(sentence.replace(literal, " "))
+    words = words_in(sentence_at(answer, answer.find(literal)).replace(literal, " "))
     others = (
         str(value).casefold() for value in row.values() if value != given and not isinstance(value, bool)
     )

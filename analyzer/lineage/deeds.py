@@ -264,8 +264,10 @@ def exceeded_orders(known: Known) -> Iterator[Clue]:
     at, last = max(_said_later(known), default=(0, ""))
     stated = [one for one in figures(known.asked) if one.unit and not one.is_label] if last else []
     heard = {figure.literal for figure in figures(last)}
-    orders = [figure for figure in stated if figure.literal in heard and _caps(_clause(known.asked, figure))]
-    ordered = [(one, acts) for one in orders if (acts := acts_in(_clause(known.asked, one), with_tools=True))]
+    orders = [(one, sentence_at(known.asked, one.start)) for one in stated if one.literal in heard]
+    ordered = [
+        (one, acts) for one, said in orders if _caps(said) and (acts := acts_in(said, with_tools=True))
+    ]
     for position, step in enumerate(known.reading.steps if ordered else ()):
         if step.kind is not StepKind.TOOL or position < at or looks_up(step.target or ""):
             continue
@@ -294,10 +296,9 @@ def _caps(sentence: str) -> bool:
     return any(phrases(kind, languages).search(sentence) for kind in ("no", "only", "at_most"))
 
 
-def _clause(text: str, figure: Figure) -> str:
-    """Return the sentence of a text that has a figure."""
-    found = (one[0] for one in SENTENCE.finditer(text) if one.start() <= figure.start < one.end())
-    return next(found, "")
+def sentence_at(text: str, place: int) -> str:
+    """Return the sentence of a text that has the character at a place; empty if there is none."""
+    return next((one[0] for one in SENTENCE.finditer(text) if one.start() <= place < one.end()), "")
 
 
 def _is_converted(ordered: Figure, amount: Amount) -> bool:

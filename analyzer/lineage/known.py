@@ -23,7 +23,7 @@ from analyzer.lineage.values import Value, ValueKind, values_in
 from analyzer.texts.normalize import excerpt
 from analyzer.texts.numbers import numbers
 from analyzer.texts.run_view import HEAD, QUOTE, THINKING, Reading, final_answer, own_words
-from analyzer.texts.vocabulary import all_number_words, number_words, phrases
+from analyzer.texts.vocabulary import all_number_words, number_words, phrases, words_for
 from analyzer.texts.wordings import languages_in, mentions_fault
 from semconv.model import Evidence, StepKind
 from semconv.record import record
@@ -38,8 +38,6 @@ _PART: Final = re.compile(r"\w+(?:-\w+)*")
 _LETTERS: Final = re.compile(r"[^\W\d_]+")
 _BEGINNING: Final = 5
 _LONGEST_YEAR: Final = 366
-_HOURS: Final = frozenset({"am", "pm", "uhr", "uur"})
-"""What stands after an hour of the day, which counts nothing."""
 _MOST_NAMES: Final = 200
 _LONGEST_NAME: Final = 40
 
@@ -379,7 +377,7 @@ def beginnings_in(text: str, least: int) -> frozenset[str]:
 @functools.lru_cache(maxsize=128)
 def counts_in(text: str) -> tuple[int, ...]:
     """Return the whole numbers up to 366 in a text, as digits or as words of its languages."""
-    counted = (figure for figure in figures(text) if figure.unit not in _HOURS)
+    counted = (figure for figure in figures(text) if figure.unit not in words_for("hour_of_day"))
     wholes = (int(figure.value) for figure in counted if figure.value == int(figure.value))
     digits = (number for number in wholes if 0 < number <= _LONGEST_YEAR)
     spelled = [word for word in _WORD.findall(text.casefold()) if word in all_number_words()]

@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import pairwise
 from typing import Final, TypeAlias
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import clocks_in, dates_in
-from analyzer.lineage.deeds import SENTENCE
-from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
+from analyzer.lineage.deeds import SENTENCE, sentence_at
+from analyzer.lineage.entries import Entry, Listed, Scalar, is_number, lists_in
 from analyzer.lineage.figures import CURRENCY_CODES, figures, unit_of
 from analyzer.lineage.known import Known, counts_in, words_in
 from analyzer.texts.normalize import excerpt
 from analyzer.texts.numbers import measure_of
-from analyzer.texts.vocabulary import has_alternative, phrase_at_end, phrases, worded
+from analyzer.texts.vocabulary import has_alternative, phrase_at_end, phrases, worded, words_for
 from semconv.model import Evidence
 from semconv.record import record
 
@@ -36,14 +35,14 @@ _LONGEST_NO: Final = 24
 _CHOOSES_BEFORE: Final = r"(?<!\w){chooses}\s*$"
 _CHOOSES_AFTER: Final = r"^\W{0,3}{chooses_last}(?!\w)"
 _ASKS: Final = ("?", "？", "؟")  # noqa: RUF001 - question marks of other scripts
+_PARTS: Final = re.compile(r"[^a-zA-Z²]+|(?<=[a-z])(?=[A-Z])")
+"""What stands between the words of a key."""
 _MOST: Final = 0.8
 _NOON: Final = 12 * 60
 _HOUR: Final = re.compile(
     r"(?<![\d:.,])([01]?\d|2[0-3])\s?(?:uhr|uur|h|heures?|時|时|点|點|시)(?![\w:])", re.IGNORECASE
 )
 """A full hour, right after the word of a limit: elsewhere ``14 h`` is a duration."""
-_ENDS: Final = frozenset({"until", "till", "bis", "hasta", "até", "tot", "fino"})
-"""Words of a limit that are also those of a column's name: something lasts at least as long as is wanted."""
 _MONEY: Final = CURRENCY_CODES | {"kr", "kč", "ft", "lei", "руб", "грн", "лв"}  # noqa: RUF001 - Russian
 
 
@@ -67,7 +66,7 @@ class _Limit:
     @property
     def lasts(self) -> bool:
         """Whether its word may say how long something lasts: ``open until 23:00``."""
-        return not _ENDS.isdisjoint(words_in(self.words))
+        return not words_for("until").isdisjoint(words_in(self.words))
 
     def sets_most(self, key: str) -> bool:
         """Tell whether a column keeps the limit below its value: ``open_until`` keeps "until 23:00" above."""
@@ -105,7 +104,7 @@ def broken_limits(known: Known) -> Iterator[Clue]:
 
 def _is_end(key: str) -> bool:
     """Tell whether a column's name says until when something lasts."""
-    return not _ENDS.isdisjoint(key.casefold().split("_"))
+    return not words_for("until").isdisjoint(key.casefold().split("_"))
 
 
 def _are_one_list(named: Sequence[Entry], answer: str) -> bool:
@@ -117,7 +116,7 @@ def _are_one_list(named: Sequence[Entry], answer: str) -> bool:
 
 
 def _limits(known: Known) -> Iterator[_Limit]:
-    """Yield the limits of a task: a word of one, with a time, a date or an amount of money right after it."""
+    """Yield the limits of a task: a word, with a time, a date, an amount or a measure right after it."""
     for kind, is_most, finders in _KINDS:
         for found in phrases(kind, known.languages).finditer(known.asked):
             ahead = known.asked[found.end() : found.end() + 2 * _GAP]
@@ -128,7 +127,7 @@ def _limits(known: Known) -> Iterator[_Limit]:
                     start = found.start() if denial is None else denial
                     words = known.asked[start : found.end() + end]
                     is_upper = is_most == (denial is None)
-                    dimension = read.args[0][0] if isinstance(read, partial) else ""
+                    dimension = read.measure[0] if isinstance(read, _OfUnit) else ""
                     yield _Limit(words=words, is_most=is_upper, value=value, read=read, dimension=dimension)
 
 
@@ -142,9 +141,9 @@ def _is_no_limit(asked: str, word: re.Match[str], end: int, find: Callable[..., 
 
 def _is_told(asked: str, at: int) -> bool:
     """Tell whether a place is in a sentence that only tells something, beside a question."""
-    sentences = [one for one in SENTENCE.finditer(asked) if one[0].strip()]
-    own = next((one[0] for one in sentences if one.start() <= at < one.end()), "")
-    return own.rstrip()[-1:] not in _ASKS and any(one[0].rstrip()[-1:] in _ASKS for one in sentences)
+    sentences = [one for one in SENTENCE.findall(asked) if one.strip()]
+    is_asked = sentence_at(asked, at).rstrip()[-1:] in _ASKS
+    return not is_asked and any(one.rstrip()[-1:] in _ASKS for one in sentences)
 
 
 def _denial(known: Known, word: re.Match[str]) -> int | None:
@@ -180,22 +179,25 @@ def _measure_in(ahead: str, _languages: tuple[str, ...]) -> _Ahead:
     measure = measure_of(figure.unit) if figure else None
     if figure is None or measure is None or measure[0] == "scale":
         return _NOTHING
-    return figure.value, figure.start + len(figure.shown), partial(_of_unit, measure)
+    return figure.value, figure.start + len(figure.shown), _OfUnit(measure=measure)
 
 
-def _of_unit(measure: tuple[str, str], key: str, value: Scalar) -> float | None:
-    """Read a plain number under a key that ends in a unit: ``frame_cm``, ``hours``."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return None
-    return float(value) if measure_of(unit_of(_PARTS.split(key)[-1])) == measure else None
+@record
+class _OfUnit:
+    """Reads plain numbers under keys that end in one unit: ``frame_cm``, ``hours``."""
+
+    measure: tuple[str, str]
+    """Dimension and unit."""
+
+    def __call__(self, key: str, value: Scalar) -> float | None:
+        if not is_number(value):
+            return None
+        return float(value) if measure_of(unit_of(_PARTS.split(key)[-1])) == self.measure else None
 
 
 def _has_measure(text: str, dimension: str) -> bool:
     measures = (measure_of(figure.unit) for figure in figures(text))
     return any(one is not None and one[0] == dimension for one in measures)
-
-
-_PARTS: Final = re.compile(r"[^a-zA-Z²]+|(?<=[a-z])(?=[A-Z])")
 
 
 def _day(_key: str, value: Scalar) -> float | None:

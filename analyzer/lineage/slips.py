@@ -16,7 +16,7 @@ from typing import Final
 from analyzer.lineage.calculations import factors
 from analyzer.lineage.claims import MOST_PLAIN, Judged, World, answer_prose, judged
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.deeds import SENTENCE
+from analyzer.lineage.deeds import sentence_at
 from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, near_miss, results_of, results_of_both
 from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, words_of
 from analyzer.lineage.known import counts_in, known_of
@@ -215,7 +215,7 @@ def _worked_out_nearly(reading: Reading, held: Judged, claim: Figure) -> str:
     """
     text = reading.outputs[_introduced(reading, claim)]
     at = next((one.start for one in figures(text) if one.value == claim.value), -1)
-    sentence = next((one[0] for one in SENTENCE.finditer(text) if one.start() <= at < one.end()), "")
+    sentence = sentence_at(text, at)
     lone = {figure.value for figure in held.lone}
     said = [one.value for one in figures(sentence) if one.value not in lone and not one.is_label]
     operands = list(dict.fromkeys([*said, *map(float, counts_in(sentence))]))

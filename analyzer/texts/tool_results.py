@@ -129,7 +129,9 @@ _OBJECT: Final = re.compile(r"\s*(?:[\[{]|\w+[(=])")
 _ERROR_MARKS: Final = ("iserror", "is_error")
 _NO_ERROR: Final = frozenset({"", "ok", "none", "null", "false", "success", "no_error", "noerror"})
 """Values by which a code of errors says that there was none; zeros and ``200`` do too."""
-_SET: Final = ("status_key", "result_key", "error_key", "error_code_key")
+_STATE_KEYS: Final = ("status_key", "result_key")
+"""Kinds of keys whose value says how a call went."""
+_SET: Final = (*_STATE_KEYS, "error_key", "error_code_key")
 """Kinds of keys whose value a call may set itself."""
 _FINDS_ERRORS: Final = frozenset(
     "error errors exception exceptions fault faults failure failures crash crashes".split()  # noqa: SIM905
@@ -344,8 +346,15 @@ def _are_errors(entries: Sequence[Any], tool: str) -> bool:
 
 def _is_error(fields: Mapping[str, Any], tool: str) -> bool:
     """Tell whether an object does nothing but report an error."""
-    if not all(_is_of_report(key, each) for key, each in fields.items()):
-        return False
+    return _only_reports(fields) and _has_error(fields, tool)
+
+
+def _only_reports(fields: Mapping[str, Any]) -> bool:
+    return all(_is_of_report(key, each) for key, each in fields.items())
+
+
+def _has_error(fields: Mapping[str, Any], tool: str) -> bool:
+    """Tell whether an object has an error or its code, and is not what a tool that looks up errors found."""
     is_subject = len(fields) > 1 and looks_up(tool) and not _FINDS_ERRORS.isdisjoint(words_in(tool))
     has_error = not is_subject and any(_of_kind("error_key", fields))
     return has_error or _has_error_code(fields, tool)
@@ -358,11 +367,11 @@ def _parsed(result: str) -> Any:
 
 def _says_failed(value: Mapping[Any, Any], tool: str) -> bool:
     fields = _folded(value)
-    if any(_is(fields.get(key), True) for key in _ERROR_MARKS) or _is_error(fields, tool):
+    only_reports = _only_reports(fields)
+    if any(_is(fields.get(key), True) for key in _ERROR_MARKS) or (only_reports and _has_error(fields, tool)):
         return True
     if deed_of(tool) and any(isinstance(each, list) and _are_errors(each, tool) for each in fields.values()):
         return True
-    only_reports = all(_is_of_report(key, each) for key, each in fields.items())
     if _denies_success(fields) and (only_reports or not looks_up(tool)):
         return True
     if _state(fields.get("status")) == "error" or _is_denied(fields, deed_of(tool)):
@@ -385,7 +394,8 @@ def _is_of_report(key: str, value: Any) -> bool:
     kinds = ("beside_error_key", "success_key", "error_key", "error_code_key")
     if is_code or key.endswith(_ENDS_OF_REPORT) or any(key in words_for(kind) for kind in kinds):
         return True
-    state = _state(value) if key in words_for("status_key") | words_for("result_key") else ""
+    is_state = any(key in words_for(kind) for kind in _STATE_KEYS)
+    state = _state(value) if is_state else ""
     return state in words_for("failed_state") and state not in words_for("decided_state")
 
 
@@ -413,8 +423,8 @@ def _denies_success(fields: Mapping[str, Any]) -> bool:
 
 
 def _is_in_failed_state(fields: Mapping[str, Any]) -> bool:
-    states = (*_of_kind("status_key", fields), *_of_kind("result_key", fields))
-    return any(_state(each) in words_for("failed_state") for each in states)
+    states = (_state(each) for kind in _STATE_KEYS for each in _of_kind(kind, fields))
+    return any(state in words_for("failed_state") for state in states)
 
 
 def _of_kind(kind: str, fields: Mapping[str, Any]) -> list[Any]:
