@@ -339,7 +339,7 @@ def counts(answer: str, count: int, wanted: frozenset[str], asked: tuple[str, ..
         answer: the text.
         count: the number, which may stand as a word.
         wanted: words of which one stands after it, as ``words_of`` returns them.
-        asked: languages of the task, since those of a short answer are told wrongly.
+        asked: languages of the task; the language of a short answer is often misread.
     """
     known = number_words((*languages_in(answer), *asked))
     return bool(wanted) and any(

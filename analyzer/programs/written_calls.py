@@ -144,7 +144,7 @@ def _from_json(text: str, start: int) -> Message | None:
 
 
 def _arguments(given: Any) -> str:
-    """Return arguments as JSON; keys of Python's that JSON has none for are left out."""
+    """Return arguments as JSON, without keys that JSON cannot have."""
     return (
         given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str, skipkeys=True)
     )

@@ -1,4 +1,4 @@
-"""The texts of runs that caches here, in ``texts`` and in ``lineage`` hold; dropped when a run is deleted."""
+"""Caches that hold texts of runs, of signals, lineage and texts; cleared when a run is deleted."""
 
 from __future__ import annotations
 

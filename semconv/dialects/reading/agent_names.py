@@ -268,7 +268,7 @@ _SMOLAGENTS: Final = "You are an expert assistant who can solve any task using "
 
 
 def is_agents_own(prompt: str) -> bool:
-    """Say whether a framework wrote the whole prompt once for one agent, so that another one has another."""
+    """Tell whether a framework writes such a prompt for each agent, so that a different agent has another."""
     return prompt.startswith(_SMOLAGENTS)
 
 
