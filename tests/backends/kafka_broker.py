@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -20,6 +21,7 @@ TOPICS: Final = ("otlp_spans", "otlp_logs", "otlp_metrics")
 _CLUSTER: Final = "bGFtZXNwYW4tdGVzdHMtMQ"
 _START_S: Final = 240.0
 _NUMBERS: Final = count()
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +60,10 @@ class KafkaBroker:
     def url(self) -> str:
         return f"kafka://{self.address}" + (f"?group.id={self.group}" if self.group else "")
 
-    @property
-    def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.address})
+    def administer(self, request: Callable[[AdminClient], Iterable[Future[T]]]) -> list[T]:
+        """Results of an administrator's requests; their client must live until the last has come."""
+        client = self._admin()
+        return [answer.result(_START_S) for answer in request(client)]
 
     def start(self) -> None:
         command = [str(self.launcher), "kafka.Kafka", str(self.folder / "server.properties")]
@@ -78,21 +81,21 @@ class KafkaBroker:
     def create(self, *topics: str, partitions: int = 6, config: dict[str, str] | None = None) -> None:
         """Create topics, by default those of the three signals."""
         new = [NewTopic(name, partitions, 1, config=config or {}) for name in topics or TOPICS]
-        admin = self.admin  # kept alive until the answers have come
-        for done in admin.create_topics(new).values():
-            done.result(_START_S)
+        self.administer(lambda admin: admin.create_topics(new).values())
 
     def renew(self) -> None:
         """Replace the topics of the three signals by empty ones, and the group by one without members."""
-        admin = self.admin
-        known = set(admin.list_topics(timeout=_START_S).topics) & set(TOPICS)
-        for done in (admin.delete_topics(sorted(known)) if known else {}).values():
-            done.result(_START_S)
+        known = sorted(set(self._admin().list_topics(timeout=_START_S).topics) & set(TOPICS))
+        if known:
+            self.administer(lambda admin: admin.delete_topics(known).values())
         self.create()
         self.group = f"group-{next(_NUMBERS)}"
 
     def _answers(self) -> bool:
-        return bool(self.admin.list_topics(timeout=5).brokers)
+        return bool(self._admin().list_topics(timeout=5).brokers)
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.address})
 
 
 @contextmanager

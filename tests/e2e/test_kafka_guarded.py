@@ -141,9 +141,7 @@ def test_a_trace_whose_first_records_kafka_has_deleted_is_judged_by_the_rest(
         first.server.kill()
         places = committed(broker, "short_traces", "short")
         ends = [TopicPartition("short_traces", number, -1) for number in places]
-        admin = broker.admin  # kept alive until the answers have come
-        for done in admin.delete_records(ends).values():
-            done.result(60)
+        broker.administer(lambda admin: admin.delete_records(ends).values())
         other = start_processor(forward_endpoint=backend.url, queue=f"{broker.url}?{chosen}")
         send(other, encode(run(name(5))[2:]))
         send(other, encode(run(name(6))))
