@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import functools
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Final
+
+import tomli
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.figures import Figure, figures, words_of
@@ -83,7 +84,7 @@ class _Words:
 
 @functools.cache
 def _words(*, with_tools: bool) -> _Words:
-    rows = tomllib.loads((files(__package__) / "deeds.toml").read_text(encoding="utf-8"))
+    rows = tomli.loads((files(__package__) / "deeds.toml").read_text(encoding="utf-8"))
     told = {
         word: act
         for act, row in rows.items()

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import functools
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 from typing import Any, Final
+
+import tomli
 
 from analyzer.texts.numbers import DENSE
 from analyzer.texts.wordings import languages_in
@@ -24,7 +25,7 @@ _MARKS: Final = re.compile(rf"[{DENSE}]")
 
 @functools.cache
 def _rows() -> Mapping[str, Mapping[str, Any]]:
-    return tomllib.loads((files(__package__) / "vocabulary.toml").read_text(encoding="utf-8"))
+    return tomli.loads((files(__package__) / "vocabulary.toml").read_text(encoding="utf-8"))
 
 
 @functools.cache
@@ -97,7 +98,7 @@ def phrases(kind: str, languages: tuple[str, ...]) -> re.Pattern[str]:
 
 @functools.cache
 def _of_any_language() -> Mapping[str, Mapping[str, list[str]]]:
-    return tomllib.loads((files(__package__) / "any_language.toml").read_text(encoding="utf-8"))
+    return tomli.loads((files(__package__) / "any_language.toml").read_text(encoding="utf-8"))
 
 
 @functools.cache

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.resources import files
 from typing import Any, Final
+
+import tomli
 
 from analyzer.texts.wordings.folding import fold
 
@@ -118,7 +119,7 @@ def tables() -> Mapping[str, Table]:
         (file for file in files(__package__).iterdir() if file.name.endswith(".toml")),
         key=lambda file: file.name,
     )
-    read = [(file.name, _table(tomllib.loads(file.read_text(encoding="utf-8")))) for file in found]
+    read = [(file.name, _table(tomli.loads(file.read_text(encoding="utf-8")))) for file in found]
     for name, table in read:
         if name != f"{table.code}.toml":
             raise ValueError(f"{name}: expected a file named {table.code}.toml")
