@@ -25,6 +25,7 @@ from analyzer.lineage.other_calls import calls_for_other_rows
 from analyzer.lineage.out_of_date import other_periods, other_years, outdated_results
 from analyzer.lineage.overstated import overstated_deeds
 from analyzer.lineage.pages import unread_pages
+from analyzer.lineage.records import contradicting_fields
 from analyzer.lineage.relayed import relayed_values
 from analyzer.lineage.retold import retold_figures
 from analyzer.lineage.rows import values_of_other_rows
@@ -43,6 +44,7 @@ LineageReader: TypeAlias = Callable[[Known], Iterator[Clue]]
 
 READERS: Final[tuple[LineageReader, ...]] = (
     changed_values,
+    contradicting_fields,
     contradicting_arguments,
     deeds_on_siblings,
     deeds_on_barred,

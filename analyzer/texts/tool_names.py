@@ -65,6 +65,9 @@ _NOUNS: Final = frozenset(
 
 _NAMED: Final = frozenset({"release", "tag", "patch"})
 """Verbs that are nouns as often: they count as the first word of a name, or as the last."""
+_EVENTS: Final = frozenset("refund deploy restart rollback restore sync import payment".split())  # noqa: SIM905 - as above
+_OF_EVENTS: Final = frozenset("lookup lookups status history details overview results info".split())  # noqa: SIM905 - as above
+"""What an event has: ``refund_status`` is read, though ``update_status`` is not."""
 _OF_NOUNS: Final = frozenset(
     "notes name names date dates log info number page calendar version versions".split()  # noqa: SIM905 - readable
 )
@@ -77,7 +80,7 @@ def deed_of(tool: str) -> str:
     every = words_in(tool)
     words = [word for place, word in enumerate(every) if not _is_noun(every, place)]
     first = next((word for word in words if word in _LOOKS_UP or word in _CHANGES), "")
-    if first not in _CHANGES:
+    if first not in _CHANGES or (first in _EVENTS and every[0] == first and every[-1] in _OF_EVENTS):
         return ""
     is_noun = first in _NOUNS and (words[0] != first or not _LOOKS_UP.isdisjoint(words) or "details" in words)
     return "" if is_noun else first

@@ -316,6 +316,10 @@ def test_what_was_done_by_others_long_ago_is_no_claim() -> None:
         ("latest_release_info", ""),
         ("github_release_create", "create"),
         ("patch_notes", ""),
+        ("refund_lookup", ""),
+        ("refund_order", "refund"),
+        ("process_refund", "refund"),
+        ("update_status", "update"),
         ("patch_server", "patch"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -11,8 +12,8 @@ from analyzer.signals.suspicion.approvals import unapproved
 from analyzer.signals.suspicion.undelivered import undelivered
 from analyzer.signals.suspicion.unmet import unmet
 from analyzer.texts.run_view import read
-from semconv.model import Step, StepKind, Trajectory
-from tests.runs import calling, failed_tool, run, step, tool
+from semconv.model import Step, StepKind, Stop, Trajectory
+from tests.runs import calling, failed_tool, hearing, run, step, tool
 
 
 def accused(trajectory: Trajectory) -> list[int]:
@@ -318,3 +319,74 @@ def test_a_person_who_speaks_after_the_denial_may_allow_the_deed() -> None:
     call = '{"customer": "Poe", "amount": 80}'
     assert accused(denied(REFUND_80, '{"status": "expired"}', said, deed="refund", call=call)) == []
     assert accused(denied(REFUND_80, '{"status": "expired"}', deed="refund", call=call)) == [3]
+
+
+TRANSFER = '{"to": "Kari", "amount": 900}'
+REFUSED = "ToolPermissionDenied: User denied permission"
+DONE = "Done: 900 has been transferred to Kari."
+THEY_DID = hearing(step("clerk", DONE), ("user", "I transferred it by hand."))
+
+
+def turned_down(
+    *steps: Step, last: Step | None = None, error: str = REFUSED, answer: str = DONE
+) -> Trajectory:
+    """Return a run whose transfer a person did not allow."""
+    first = tool("clerk", "", "transfer", input=TRANSFER, error=error, stop=Stop.CANCELLED)
+    made = (asked("transfer", TRANSFER), first, *steps, last or step("clerk", answer))
+    return run(*made, task="Pay Kari 900.", output=made[-1].output)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [REFUSED, "Tool execution was not approved.", "The user doesn't want to proceed with this tool use."],
+)
+def test_a_deed_that_a_person_turned_down_is_not_done(error: str) -> None:
+    assert accused(turned_down(error=error)) == [2]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(turned_down(error="the caller went away"), id="only cancelled"),
+        pytest.param(turned_down(answer="900 was not transferred to Kari: permission denied."), id="told"),
+        pytest.param(turned_down(tool("clerk", "booked", "transfer", input=TRANSFER)), id="done again"),
+        pytest.param(turned_down(tool("clerk", "booked", "sepa_run", input=TRANSFER)), id="done otherwise"),
+        pytest.param(turned_down(last=THEY_DID), id="done by a person"),
+        pytest.param(turned_down(answer="Kari's account is 4410."), id="nothing claimed"),
+    ],
+)
+def test_a_deed_that_was_turned_down_may_be_done_otherwise(made: Trajectory) -> None:
+    assert accused(made) == []
+
+
+def unanswered(answer: str, *steps: Step, error: str = "HTTP 503") -> set[int]:
+    """Return the steps that are blamed for an answer after a restart that failed."""
+    first = failed_tool("clerk", error, "restart_service", input='{"name": "billing"}')
+    made = run(first, *steps, step("clerk", answer), task="Restart billing.", output=answer)
+    found = [*undelivered(read(made)), *unmet(read(made))]
+    return {clue.step for clue in found if weigh([clue]).probability >= 0.5}
+
+
+RUNNING = tool(
+    "clerk", '{"name": "billing", "state": "running"}', "service_status", input='{"name": "billing"}'
+)
+RESTARTED = "Billing has been restarted."
+LATER = [
+    "Billing will be restarted once the host answers.",
+    "Once the host answers, billing will be restarted.",
+    "Billing wird neu gestartet, sobald der Host antwortet.",
+    "Billing será reiniciado cuando responda el servidor.",
+]
+
+
+def test_what_will_be_done_later_is_not_claimed() -> None:
+    assert unanswered(RESTARTED) == {1}
+    assert [one for one in LATER if unanswered(one)] == []
+    assert unanswered(f"{LATER[0]} The cache has been restarted.") == {1}
+
+
+def test_a_look_up_after_a_timeout_shows_whether_the_deed_was_done() -> None:
+    assert unanswered(RESTARTED, RUNNING, error="Timeout waiting for readiness") == set()
+    assert unanswered(RESTARTED, RUNNING, error="PermissionError: not an operator") == {2}
+    other = replace(RUNNING, input='{"name": "mail"}')
+    assert unanswered(RESTARTED, other, error="Timeout waiting for readiness") == {2}

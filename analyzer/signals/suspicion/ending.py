@@ -12,9 +12,10 @@ from functools import cached_property
 from itertools import islice
 from typing import Final
 
+from analyzer.lineage.deeds import SENTENCE, acts_in, acts_of
 from analyzer.lineage.derivation import converts, plain_results
 from analyzer.lineage.figures import figures
-from analyzer.lineage.sources import results
+from analyzer.lineage.sources import results, sources
 from analyzer.texts.commands import call_name
 from analyzer.texts.normalize import normalized
 from analyzer.texts.numbers import numbers
@@ -57,6 +58,23 @@ _NAME: Final = 3
 """Characters of an agent's name below which a match may be chance."""
 _HANDS_OVER: Final = re.compile(r"transfer|hand.?off|hand.?over|delegate|escalate", re.IGNORECASE)
 """Names of tools that give the task to another agent: nobody of that name is a failure, not an answer."""
+_TIMED_OUT: Final = re.compile(
+    r"time[ds]?[ -]?out|deadline|gateway|no (?:response|reply)|zeitüberschreitung|tiempo de espera|délai",
+    re.IGNORECASE,
+)
+"""Failures after which the deed may have been done."""
+_LATER: Final = re.compile(
+    r"\b(?:will|shall|is going to) .{0,60}\b(?:once|when|as soon as|after|if)\b"
+    r"|\b(?:once|when|as soon as|after|if) [^,]{1,60}, .{1,40}\b(?:will|shall) "
+    r"|\b(?:wird|werden) .{0,60}\b(?:sobald|wenn|nachdem)\b|\b(?:sobald|wenn) .{1,60}, (?:wird|werden)\b"
+    r"|\b(?:será|serán|se \w+rán?) .{0,60}\b(?:cuando|una vez|en cuanto|después)\b"
+    r"|\b(?:sera|seront) .{0,60}\b(?:dès|quand|une fois|lorsque|après)\b"
+    r"|\b(?:será|serão) .{0,60}\b(?:quando|assim que|depois)\b"
+    r"|\b(?:sarà|verrà|saranno) .{0,60}\b(?:quando|appena|dopo)\b"
+    r"|\b(?:wordt|worden|zal) .{0,60}\b(?:zodra|wanneer|nadat)\b",
+    re.IGNORECASE,
+)
+"""A sentence that says on what a deed waits."""
 _PUTS_OFF: Final = re.compile(
     r" (?:should|will|must|has to|needs to|is to|ask|asked|wait|waiting|forward\w*|pass(?:ed)?|hand(?:ed)?"
     r"|transfer\w*|delegat\w+|assign\w*|refer\w*|contact\w*|consult\w*) "
@@ -237,6 +255,32 @@ class Ending:
         tokens = tokens_of("\n".join(told))
         return any(len(word) > _LONG and not word.isdigit() for word in own & tokens)
 
+    def is_put_off(self, missed: Missed) -> bool:
+        """Tell whether the answer says on what a failed deed waits, and claims nothing."""
+        sentences = [found[0] for found in SENTENCE.finditer(self.answer)]
+        put_off = [one for one in sentences if _LATER.search(one)]
+        claimed = (one for one in sentences if one not in put_off)
+        return bool(put_off) and not any(
+            acts_of(missed.tool) & acts_in(one) or says(Kind.CLAIM_DONE, one, self.languages)
+            for one in claimed
+        )
+
+    def is_made_up_for(self, missed: Missed) -> bool:
+        """Tell whether a person later tells of a failed deed, or a look-up follows one that timed out."""
+        reading, acts = self.reading, acts_of(missed.tool)
+        later = (one for one in sources(reading) if one.step is not None and one.step > missed.at)
+        if any(not one.is_result and acts & acts_in(one.text) for one in later):
+            return True
+        asked = _values_of(reading.steps[missed.at])
+        return _TIMED_OUT.search(missed.text[:HEAD]) is not None and any(
+            step.kind is StepKind.TOOL
+            and looks_up(call_name(step))
+            and reading.faults[at] is Fault.NONE
+            and not asked.isdisjoint(_values_of(step))
+            for at, step in enumerate(reading.steps)
+            if at > missed.at
+        )
+
     @cached_property
     def names_what_was_asked_for(self) -> bool:
         """Whether the answer repeats an id that the task gives: the user learns that it leads nowhere."""
@@ -246,6 +290,11 @@ class Ending:
     def is_answered_by_nothing(self) -> bool:
         """Whether finding nothing answers the task: it asks whether, or the answer repeats its id."""
         return self.names_what_was_asked_for or asks_whether(self.task)
+
+
+def _values_of(call: Step) -> frozenset[str]:
+    """Return the telling parts of a call's arguments, without their keys."""
+    return tokens_of("\n".join(map(str, mapping(call.input[:HEAD]).values())))
 
 
 def _missed(reading: Reading) -> Iterator[Missed]:

@@ -280,7 +280,7 @@ def _undone(ending: Ending, missed: Missed, *, failed: bool) -> Clue:
 
 
 def _invented(ending: Ending, missed: Missed, signs: dict[str, float]) -> Clue | None:
-    if ending.is_source(missed):
+    if ending.is_source(missed) or ending.is_put_off(missed) or ending.is_made_up_for(missed):
         return None
     what = "returned nothing" if missed.found_nothing else "failed"
     did = "claimed success" if signs.get("claimed") else "answered"

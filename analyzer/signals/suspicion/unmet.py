@@ -262,6 +262,8 @@ def _asks_another(run: _Run, missed: Missed) -> bool:
 def _not_done(run: _Run, missed: Missed, named: Sequence[str], told: Sequence[str]) -> Iterator[Clue]:
     """Judge a deed that failed: the answer claims it for its object."""
     is_claimed = Kind.CLAIM_DONE in run.ending.kinds or bool(acts_in(run.ending.answer))
+    if run.ending.is_put_off(missed) or run.ending.is_made_up_for(missed):
+        return
     if named and (is_claimed or _has_no_source(run, told)):
         did = f"claimed success although {missed.tool} failed for {_quoted(run, missed, named)}"
         yield _clue(run, missed, ClueKind.INVENTED, did, {"claimed": 1.0})

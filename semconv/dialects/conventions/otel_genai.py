@@ -46,7 +46,7 @@ from semconv.dialects.reading.messages import (
     messages_of,
     system_text,
 )
-from semconv.dialects.reading.payloads import reported_failure, unwrapped
+from semconv.dialects.reading.payloads import is_record, reported_failure, unwrapped
 from semconv.dialects.reading.tools import delegation_target, is_silent_transfer, transfer_target
 from semconv.dialects.reading.values import (
     EXCEPTION_EVENT,
@@ -336,7 +336,8 @@ def _spoken(event: Event) -> dict[str, Any]:
     fields = _fields(event)
     answered = {"tool_call_id": fields.get("id")} if event.name == TOOL_MESSAGE_EVENT else {}
     content = structured(fields.get("message", fields.get("content")))
-    if isinstance(content, Mapping) and ("content" in content or "tool_calls" in content):
+    is_message = isinstance(content, Mapping) and ("content" in content or "tool_calls" in content)
+    if is_message and not is_record(content, "content"):
         return {"content": content.get("content"), "tool_calls": content.get("tool_calls"), **answered}
     return {"content": content, "tool_calls": fields.get("tool_calls"), **answered}
 

@@ -21,6 +21,7 @@ from semconv.dialects.reading.payloads import (
     answered,
     asked,
     content_of,
+    is_record,
     is_table,
     is_tool_message,
     reported_failure,
@@ -41,6 +42,8 @@ from semconv.record import record
 
 _INPUTS: Final = ("messages", "input", "prompt", "prompts", "contents", "inputs", "request", "query")
 _INSTRUCTIONS: Final = ("instructions", "system", "system_instruction", "system_prompt")
+_OUTPUTS: Final = ("output", "outputs", "message", "messages", "response")
+_TEXT_KEYS: Final = (*_OUTPUTS, "content", "contents", "text", "parts", "candidates", "data")
 _MESSAGE_MARKS: Final = frozenset({"role", "tool_calls", "lc", "source", "data", "kwargs", "parts"})
 _PART_KEYS: Final = frozenset({"role", "parts", "content", "contents", "text", "type", "message", "delta"})
 _ITEMS: Final = frozenset({"function_call", "function_call_output", "reasoning", "message"})
@@ -96,12 +99,12 @@ def output_messages_in(value: Any) -> tuple[Message, ...]:
     """Return the output messages of a model call."""
     value = structured(value)
     for _ in range(_MAX_LEVELS):
-        if isinstance(value, str):
-            return (Message(role="assistant", text=value),) if value else ()
         if isinstance(value, (list, tuple)):
             return _output_messages_in_list(value)
         if not isinstance(value, Mapping):
-            return ()
+            return _as_text(value) if isinstance(value, str) else ()
+        if "type" not in value and is_record(value, _text_key(value)):
+            return _as_text(value)
         if _is_message(value):
             return _spoken((value,))
         inner = _inside(value)
@@ -109,6 +112,11 @@ def output_messages_in(value: Any) -> tuple[Message, ...]:
             return _spoken((value,)) if "content" in value else _as_text(value)
         value = structured(inner)
     return _as_text(value)
+
+
+def _text_key(value: Mapping[str, Any]) -> str:
+    """Return the key under which an object may have the text of an answer; empty if it has none."""
+    return next((key for key in _TEXT_KEYS if value.get(key)), "")
 
 
 def _inside(value: Mapping[str, Any]) -> Any:
@@ -120,7 +128,7 @@ def _inside(value: Mapping[str, Any]) -> Any:
     if value.get("candidates"):
         return [each.get("content") for each in _listed(value["candidates"]) if isinstance(each, Mapping)]
     return next(
-        (value[key] for key in ("output", "outputs", "message", "messages", "response") if value.get(key)),
+        (value[key] for key in _OUTPUTS if value.get(key)),
         None,
     )
 

@@ -24,9 +24,31 @@ _ANSWER_KEYS: Final = (
     *("value", "update", "outputs"),
 )
 _ROLE_MARKS: Final = frozenset({"role", "source", "lc", "tool_calls"})
+_STATE_KEYS: Final = frozenset(
+    """
+    task query question userinput userquery prompt goal request topic input inputs messages newmessage
+    history chathistory context raw contexts documents sourcedocuments sourcenodes intermediatesteps
+    trajectory lc kwargs usage usagemetadata tokenusage totalusage modelsusage responsemetadata finishreason
+    stopreason donereason createdat totalduration toolcalls functioncall toolcallid additionalkwargs
+    invocationid generations choices
+    """.split()  # noqa: SIM905 - readable in this form
+)
+"""Keys of a framework's state, a provider's response or a stored message, without case and underscores."""
+_MESSAGE_KEYS: Final = frozenset(
+    """
+    role type id name index object metadata agent agentname speaker sender source messageid runid threadid
+    sessionid timestamp created reasoning rationale thought thoughts thinking refusal annotations logprobs
+    contenttype outputtype
+    """.split()  # noqa: SIM905 - as above
+)
+"""Keys that a message has beside its text, or a model beside its answer."""
+_SPEAKERS: Final = frozenset(
+    {"system", "developer", "user", "human", "assistant", "ai", "aimessagechunk", "model", "tool", "function"}
+)
 _FAILURE_MARKS: Final = ('"error"', '"is_error"', '"isError"', "[false,")
 """Texts without one of these report no failure and are not parsed."""
 _MAX_LEVELS: Final = 8
+_EMPTY: Final[tuple[object, ...]] = (None, "", [], {}, ())
 
 
 def asked(value: Any) -> str:
@@ -37,6 +59,27 @@ def asked(value: Any) -> str:
 def answered(value: Any) -> str:
     """Return the answer in an output value; the whole value as text if no answer is recognised."""
     return _inside(value, _ANSWER_KEYS, last_answer)
+
+
+def is_record(value: Mapping[str, Any], key: str) -> bool:
+    """Say whether an object is itself the answer, and the text under ``key`` at most one of its fields.
+
+    ``{"message": "Booked.", "total": 148.18}`` is; a message, a state or a response around an answer is not.
+    """
+    is_typed = "type" in value and bool(value.keys() & _ROLE_MARKS)
+    if is_typed or any(str(value.get(mark)).casefold() in _SPEAKERS for mark in ("role", "type")):
+        return False
+    text = structured(value.get(key))
+    if isinstance(text, Mapping) or _is_message(text):
+        return False
+    if isinstance(text, (list, tuple)) and any(isinstance(one, (Mapping, list, tuple)) for one in text):
+        return False
+    beside = {
+        str(name).replace("_", "").casefold()
+        for name, one in value.items()
+        if name != key and one not in _EMPTY
+    }
+    return beside.isdisjoint(_STATE_KEYS) and not beside <= _MESSAGE_KEYS
 
 
 def content_of(value: Any) -> str:
@@ -64,13 +107,14 @@ def _inside(value: Any, keys: Sequence[str], choose: Callable[[Sequence[Message]
     for _ in range(_MAX_LEVELS):
         value = structured(value)
         if isinstance(value, Mapping):
+            key = next((one for one in keys if value.get(one) not in _EMPTY), None)
+            if key is not None and choose is last_answer and is_record(value, key):
+                return words(value)
             if _is_message(value):
                 return choose(messages_of(value)) or words(whole)
-            filled = (value[key] for key in keys if value.get(key) not in (None, "", [], {}, ()))
-            found = None if is_table(value) else next(filled, None)
-            if found is None:
-                return words(whole)
-            value = found
+            if key is None or is_table(value):
+                break
+            value = value[key]
         elif isinstance(value, (list, tuple)):
             conversation = messages_of(value) if any(map(_is_message, _flat(value))) else ()
             if conversation:

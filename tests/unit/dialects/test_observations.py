@@ -295,3 +295,59 @@ def test_a_result_with_the_type_of_a_message_is_kept_whole() -> None:
     assert read(langfuse(2, "tool", attributes={"langfuse.observation.output": got})).output == got
     message = json.dumps({"type": "tool", "content": "16", "tool_call_id": "c1"})
     assert read(langfuse(2, "tool", attributes={"langfuse.observation.output": message})).output == "16"
+
+
+ANSWER = {"message": "Booked.", "total": 148.18, "status": "ok"}
+
+
+def called_and_run(got: Any) -> list[Span]:
+    """A model call and an agent of each instrumentation that write their output as JSON."""
+    written = json.dumps(got)
+    agents = (
+        langfuse(1, "agent", attributes={"langfuse.observation.output": written}),
+        langsmith(1, "chain", parent=None, attributes={"gen_ai.completion": written}),
+        mlflow(1, "AGENT", attributes={"mlflow.spanOutputs": written}),
+        span(
+            1,
+            attributes={"openinference.span.kind": "AGENT", "output.value": written},
+            scope="openinference.instrumentation.x",
+        ),
+    )
+    return [*with_texts([QUESTION], got), *agents]
+
+
+@pytest.mark.parametrize(
+    "got",
+    [
+        pytest.param(ANSWER, id="a message"),
+        pytest.param({"content": "Booked.", "total": 148.18}, id="content"),
+        pytest.param({"result": 42, "unit": "kg"}, id="a number"),
+        pytest.param({"name": "Ana", "role": "welder", "text": "Free.", "years": 5}, id="a role of people"),
+        pytest.param({"notes": ["late"], "messages_read": 3, "text": "Late."}, id="a list"),
+        pytest.param({"invoice": "R-1", "source": "ERP", "total": 3}, id="no text, a message's key"),
+    ],
+)
+def test_a_structured_answer_keeps_the_fields_beside_its_text(got: Any) -> None:
+    for made in called_and_run(got):
+        action = read(made)
+        assert json.loads(action.output or action.output_messages[-1].text) == got, made.scope.name
+
+
+@pytest.mark.parametrize(
+    "got",
+    [
+        pytest.param({"content": "Three", "id": "m-1", "type": "output", "name": "clerk"}, id="a message"),
+        pytest.param({"output": "Three", "usage": {"total_tokens": 9}, "x": 1}, id="a response"),
+        pytest.param({"source": "clerk", "content": "Three", "metadata": {"a": 1}}, id="AutoGen's"),
+        pytest.param({"role": "assistant", "content": "Three", "weight": 1}, id="with a role"),
+    ],
+)
+def test_a_message_is_unwrapped_from_its_own_keys(got: Any) -> None:
+    for made in called_and_run(got):
+        action = read(made)
+        assert (action.output or action.output_messages[-1].text) == "Three", made.scope.name
+
+
+def test_the_state_around_an_answer_is_no_part_of_it() -> None:
+    got = json.dumps({"question": "How many?", "plan": ["count"], "answer": "Three"})
+    assert read(mlflow(1, "CHAIN", parent=None, attributes={"mlflow.spanOutputs": got})).output == "Three"
