@@ -297,7 +297,8 @@ def _is_failed_object(result: str, tool: str, arguments: str = "") -> bool:
         return False
     given = _texts_of(arguments)
     fields = _unwrapped(value).items()
-    return _says_failed({key: one for key, one in fields if not _is_given(key, one, given, tool)}, tool)
+    own = {key: one for key, one in fields if not _is_given(key, one, given, tool)}
+    return _says_failed(own, tool, is_thing=not deed_of(tool) and _is_of_thing(_folded(own), given))
 
 
 def _texts_of(arguments: str) -> frozenset[str]:
@@ -365,7 +366,18 @@ def _parsed(result: str) -> Any:
     return from_repr(result) if isinstance(value, str) else value
 
 
-def _says_failed(value: Mapping[Any, Any], tool: str) -> bool:
+def _is_of_thing(fields: Mapping[str, Any], given: frozenset[str]) -> bool:
+    """Tell whether an object describes a thing, whose state it has: it names it, or says more of it."""
+    is_named = any(_is_of_name(key) and str(each).strip().casefold() in given for key, each in fields.items())
+    return is_named or any(key not in _COUNTS and not _is_of_report(key, fields[key]) for key in fields)
+
+
+def _is_of_name(key: str) -> bool:
+    return key == "name" or key.endswith("id")
+
+
+def _says_failed(value: Mapping[Any, Any], tool: str, *, is_thing: bool) -> bool:
+    """Tell whether the fields of a result say that its call failed, not the thing that it describes."""
     fields = _folded(value)
     only_reports = _only_reports(fields)
     if any(_is(fields.get(key), True) for key in _ERROR_MARKS) or (only_reports and _has_error(fields, tool)):
@@ -374,7 +386,7 @@ def _says_failed(value: Mapping[Any, Any], tool: str) -> bool:
         return True
     if _denies_success(fields) and (only_reports or not looks_up(tool)):
         return True
-    if _state(fields.get("status")) == "error" or _is_denied(fields, deed_of(tool)):
+    if (_state(fields.get("status")) == "error" and not is_thing) or _is_denied(fields, deed_of(tool)):
         return True
     acts = bool(deed_of(tool)) or (only_reports and not looks_up(tool))
     if acts and _is_in_failed_state(fields):

@@ -142,6 +142,17 @@ def test_what_a_tool_looks_up_may_have_failed_itself() -> None:
 
 
 @pytest.mark.parametrize(
+    "result", ['{"lift": 2, "status": "error", "floor": 3}', '{"id": "L2", "status": "error"}']
+)
+def test_a_thing_that_is_looked_up_may_be_in_error(result: str) -> None:
+    def found(name: str) -> Fault:
+        return fault_of(tool("a", result, target=name, input='{"lift": "L2"}'), result)
+
+    assert found("get_lift") is Fault.NONE
+    assert found("start_lift") is Fault.FAILED
+
+
+@pytest.mark.parametrize(
     "result",
     [
         *(
