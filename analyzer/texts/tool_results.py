@@ -50,7 +50,7 @@ _CANNOT_READ: Final = re.compile(
 )
 """The last line of a command that could not run, or could not read its file."""
 _RAISED: Final = re.compile(
-    r"[^\w{\[]{0,3}(?:Traceback \(most recent call last\)|[\w.]*(?:Error|Exception)\b[ \t]*:"
+    r"[^\w{\[]{0,5}(?:Traceback \(most recent call last\)|[\w.]*(?:Error|Exception)\b[ \t]*:"
     r"|(?:error|fatal)\"?[ \t]*:)",
     re.IGNORECASE,
 )
@@ -62,7 +62,7 @@ _REPORT: Final = re.compile(
     r"|an error occurred|(?:tool|http) error\b|tool_use_error|econnrefused|access denied|forbidden"
     r"|unauthori[sz]ed|service unavailable|internal server error|too many requests"
     r"|[45]\d\d (?:bad|client|conflict|forbidden|gateway|internal|not found|server|service|too many|unauth)"
-    r"|tool (?:call |execution )?failed|rpc error: code = (?!OK\b))",
+    r"|tool (?:call |execution )?failed|rpc error: code = (?!OK\b)|[45]\d\d[ -][45]\.\d{1,3}\.\d{1,3} )",
     re.IGNORECASE,
 )
 """The beginning of a short result that is the report of a failure."""
@@ -89,6 +89,18 @@ _ERROR_PAGE: Final = re.compile(
     re.IGNORECASE,
 )
 """The beginning of a page or of XML that stands for an error: ``502 Bad Gateway``, ``<soap:Fault>``."""
+_CRASHED: Final = re.compile(
+    r"\s*(?:thread '[^'\n]{0,80}'(?: \(\d+\))? panicked at "  # Rust
+    r"|panic: [^\n]{1,400}\n\s*(?:\[signal [^\n]{0,200}\n\s*)?goroutine \d"  # Go
+    r"|(?:PHP )?(?:Fatal|Parse) error: "
+    r"|[^\s:]{1,200}\.rb:\d+:in ['`]"  # Ruby
+    r"|Exception in thread \"|Unhandled exception[.:]"  # Java, .NET
+    r"|\{:error, |Err\(|Failure\("  # Elixir, Rust, Scala
+    r"|\([\w.]{0,60}err(?:or)?s?\.\w{1,60}\) |\([\w.]{1,60}Error\) |SQLSTATE\["  # drivers of databases
+    r"|[\w.-]{1,60}\s?: [^\n]{1,400}\n(?:[^\n]{0,200}\n){0,6}\s+\+ CategoryInfo\s*: "  # PowerShell
+    r"|HTTP/\d(?:\.\d)? [45]\d\d\b)"
+)
+"""The beginning of what programs print when they crash, in other forms than ``SomeError: …``."""
 _OUTPUT_LABEL: Final = re.compile(r"^(?:code )?(?:output|results?)\s*:\s*", re.IGNORECASE)
 _NOTHING: Final = re.compile(
     r"(?:none|null|nan|\[\]|\{\}|\"\"|''|\(\)"
@@ -224,7 +236,8 @@ def _gives_up(text: str) -> bool:
 def _is_labelled(text: str) -> bool:
     """Tell whether a result begins as the text of an exception does, in any language, or as an error page."""
     is_page = text[:1] == "<" and _ERROR_PAGE.match(text[:_HEAD]) is not None
-    return is_page or _RAISED.match(text) is not None or worded(_LABEL).match(text) is not None
+    patterns = (_RAISED, _CRASHED, worded(_LABEL))
+    return is_page or any(pattern.match(text) is not None for pattern in patterns)
 
 
 def _ends_in_traceback(text: str) -> bool:

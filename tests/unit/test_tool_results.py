@@ -78,6 +78,19 @@ def fault(result: str, name: str = "start_bell") -> Fault:
         '<s:Envelope xmlns:s="x"><s:Body><s:Fault>stuck</s:Fault></s:Body></s:Envelope>',
         "<html><head><title>502 Bad Gateway</title></head></html>",
         "rpc error: code = Unavailable desc = no such host",
+        "thread 'tokio-1' panicked at src/bell.rs:7:9:\nno rope",
+        "panic: no rope\n\ngoroutine 1 [running]:\nmain.ring()",
+        "PHP Fatal error:  Uncaught Error: no rope in /srv/bell.php:4",
+        "lib/bell.rb:12:in `ring': undefined method `pull' for nil (NoMethodError)",
+        'Exception in thread "main" java.io.IOException: no rope',
+        "{:error, %Bell.Stuck{rope: 4}}",
+        "Err(Stuck { rope: 4 })",
+        "(sqlite3.OperationalError) no such column: rope\n[SQL: SELECT rope FROM bells]" + " " * 300,
+        "(psycopg.errors.InsufficientPrivilege) permission denied for table bells",
+        "Start-Bell : No rope.\nAt line:1 char:1\n    + CategoryInfo          : NotSpecified: (:) []",
+        "HTTP/1.1 503 Service Unavailable\nRetry-After: 5\n\nno rope",
+        "550 5.7.1 <bell@tower.example>: relaying denied",
+        "╷\n│ Error: creating bell: quota\n╵",
     ],
 )
 def test_a_result_that_reports_a_failure_is_one(result: str) -> None:
@@ -113,6 +126,14 @@ def test_a_result_that_reports_a_failure_is_one(result: str) -> None:
         '<s:Envelope xmlns:s="x"><s:Body><RingResponse/></s:Body></s:Envelope>',
         "<html><head><title>500 Bells of Ghent</title></head></html>",
         "rpc error: code = OK desc = rung",
+        "thread 'tokio-1' started\nrung",
+        "panic: a word that also names a bell",
+        "lib/bell.rb:12: pulls the rope",
+        "{:ok, %Bell{rope: 4}}",
+        "Ok(Bell { rope: 4 })",
+        "(bell.tower) rung",
+        "HTTP/1.1 204 No Content\n\n",
+        "250 2.0.0 rung",
     ],
 )
 def test_a_result_that_answers_is_no_failure(result: str) -> None:
@@ -296,6 +317,22 @@ def test_a_shells_call_has_the_name_of_what_it_does(command: str, name: str) -> 
 
 def test_a_tool_that_is_no_shell_has_its_own_name() -> None:
     assert call_name(tool("a", target="book_room", input='{"command": "git push"}')) == "book_room"
+
+
+@pytest.mark.parametrize(
+    ("tool_name", "method", "name"),
+    [
+        ("http", "DELETE", "delete http"),
+        ("api", "get", "get api"),
+        ("http", "TRACE", "http"),
+        ("find_room", "POST", "find_room"),
+        ("pay", "POST", "pay"),
+    ],
+)
+def test_a_request_has_the_name_of_its_method_if_the_tools_name_tells_nothing(
+    tool_name: str, method: str, name: str
+) -> None:
+    assert call_name(tool("a", target=tool_name, input=json.dumps({"method": method}))) == name
 
 
 @pytest.mark.parametrize(
