@@ -104,7 +104,7 @@ def call_name(step: Step) -> str:
 
 def _requested(tool: str, arguments: str) -> str:
     """Return a tool's name, after the method of HTTP if only that tells what the call does."""
-    if deed_of(tool) or looks_up(tool) or "method" not in arguments[:_HEAD].casefold():
+    if '"method"' not in arguments[:_HEAD] or deed_of(tool) or looks_up(tool):
         return tool
     method = str(mapping(arguments[:_HEAD]).get("method", "")).casefold()
     return f"{method} {tool}" if method in _METHODS else tool

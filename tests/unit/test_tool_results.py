@@ -7,7 +7,7 @@ import json
 import pytest
 
 from analyzer.texts.commands import call_name
-from analyzer.texts.tool_results import Fault, fault_of, reports_failure, says_absent
+from analyzer.texts.tool_results import Fault, fault_of, reports_failure, says_absent, says_refused
 from tests.runs import tool
 
 
@@ -78,6 +78,17 @@ def fault(result: str, name: str = "start_bell") -> Fault:
         '<s:Envelope xmlns:s="x"><s:Body><s:Fault>stuck</s:Fault></s:Body></s:Envelope>',
         "<html><head><title>502 Bad Gateway</title></head></html>",
         "rpc error: code = Unavailable desc = no such host",
+        '{"resourceType": "OperationOutcome", "issue": [{"severity": "fatal", "code": "structure"}]}',
+        '{"BELL": "", "RETURN": [{"TYPE": "E", "ID": "BE", "NUMBER": "007", "MESSAGE": "no rope"}]}',
+        '{"bell_ring_response": {"code": "40006", "msg": "no rope", "sub_code": "NO_ROPE"}, "sign": "x9"}',
+        '{"return_code": "SUCCESS", "result_code": "FAIL", "err_code": "NOROPE"}',
+        '{"data": {"ringBell": {"bell": null, "userErrors": [{"message": "no rope"}]}}}',
+        '{"__type": "tower#RopeMissingException", "message": "no rope"}',
+        '{"bell": null, "error_code": "NO_ROPE", "error_message": "the rope is gone"}',
+        '{"code": "404", "message": "no rope"}',
+        '[{"code": "too_small", "minimum": 1, "path": ["bell"], "message": "must be at least 1"}]',
+        '[{"type": "missing", "loc": ["bell"], "msg": "Field required"}]',
+        "bell: 4\nstatus: failed\nreason: no rope\n",
         "thread 'tokio-1' panicked at src/bell.rs:7:9:\nno rope",
         "panic: no rope\n\ngoroutine 1 [running]:\nmain.ring()",
         "PHP Fatal error:  Uncaught Error: no rope in /srv/bell.php:4",
@@ -126,6 +137,14 @@ def test_a_result_that_reports_a_failure_is_one(result: str) -> None:
         '<s:Envelope xmlns:s="x"><s:Body><RingResponse/></s:Body></s:Envelope>',
         "<html><head><title>500 Bells of Ghent</title></head></html>",
         "rpc error: code = OK desc = rung",
+        '{"resourceType": "OperationOutcome", "issue": [{"severity": "information", "code": "rung"}]}',
+        '{"BELL": "4", "RETURN": [{"TYPE": "S", "ID": "BE", "NUMBER": "001", "MESSAGE": "rung"}]}',
+        '{"bell_ring_response": {"code": "10000", "msg": "Success"}, "sign": "x9"}',
+        '{"return_code": "SUCCESS", "result_code": "SUCCESS"}',
+        '{"data": {"ringBell": {"bell": {"id": 4}, "userErrors": []}}}',
+        '{"type": "ring", "message": "rung"}',
+        '[{"code": "too_low", "bell": 4, "message": "tuned too low"}]',
+        "bell: 4\nstatus: rung\nreason: wedding\n",
         "thread 'tokio-1' started\nrung",
         "panic: a word that also names a bell",
         "lib/bell.rb:12: pulls the rope",
@@ -153,6 +172,33 @@ def test_a_heading_of_an_error_in_another_language_is_what_a_tool_looked_up() ->
 def test_codes_and_decisions_are_failures_of_deeds_alone(result: str) -> None:
     assert fault(result, "alarms") is Fault.NONE
     assert fault(result, "start_bell") is Fault.FAILED
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        '{"resourceType": "OperationOutcome", "issue": [{"severity": "error", "code": "required"}]}',
+        '[{"type": "missing", "loc": ["bell"], "msg": "Field required"}]',
+    ],
+)
+def test_a_tool_that_checks_something_returns_the_errors_of_that(result: str) -> None:
+    assert fault(result, "validate_bell") is Fault.NONE
+    assert fault(result, "ring_bell") is Fault.FAILED
+
+
+@pytest.mark.parametrize(
+    ("text", "is_refused"),
+    [
+        ("RUNG_FULL", True),
+        ("der Turm ist ausgebucht", True),
+        ("本日は満席です", True),
+        ("票已售罄", True),
+        ("the rope is torn", False),
+        ("connection refused: seats are taken", False),
+    ],
+)
+def test_a_service_that_has_none_left_refuses(text: str, is_refused: bool) -> None:
+    assert says_refused(text) is is_refused
 
 
 def test_what_a_tool_looks_up_may_have_failed_itself() -> None:
