@@ -142,7 +142,7 @@ def _deeds(known: Known) -> list[_Deed]:
 
 def _does(step: Step) -> str:
     """Return the names of all that a call does: of the tool, or of each command of a shell."""
-    return "; ".join(commands_of(step)) or step.target or ""
+    return "; ".join(commands_of(step)) or call_name(step)
 
 
 def _texts(arguments: str) -> str:

@@ -32,6 +32,8 @@ _KEYS_OF_PROGRAMS: Final = (
     *("subcommand", "action", "operation", "op"),
 )
 """Arguments of a tool that is a program, such as ``kubectl``: its subcommand and options."""
+_METHODS: Final = frozenset({"get", "head", "post", "put", "patch", "delete"})
+"""Methods of HTTP, each a verb of a tool's name too."""
 _SHELL_OF_LIST: Final = ("-c", "-lc")
 """Options before the command in a list of arguments."""
 _APART: Final = re.compile(r"&&|\|\||[;|\n]")
@@ -88,16 +90,24 @@ def call_name(step: Step) -> str:
 
     Filters and commands that only read do not count beside others; ``read`` or ``check`` stands before the
     name of a command that does no more than that. A command that tells nothing, such as a script, has the
-    tool's name.
+    tool's name. Of a request over HTTP, the method tells if the tool's name does not.
     """
     commands = commands_of(step)
     if not commands:
-        return step.target or ""
+        return _requested(step.target or "", step.input)
     telling = [one for one in commands if deed_of(one)] or [
         one for one in commands if not one.startswith("read ")
     ]
     last = (telling or commands)[-1]
     return last if deed_of(last) or looks_up(last) else step.target or ""
+
+
+def _requested(tool: str, arguments: str) -> str:
+    """Return a tool's name, after the method of HTTP if only that tells what the call does."""
+    if '"method"' not in arguments[:_HEAD] or deed_of(tool) or looks_up(tool):
+        return tool
+    method = str(mapping(arguments[:_HEAD]).get("method", "")).casefold()
+    return f"{method} {tool}" if method in _METHODS else tool
 
 
 def prints_others_words(step: Step) -> bool:

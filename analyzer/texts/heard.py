@@ -66,15 +66,18 @@ def _is_reason(result: str, words: str) -> bool:
     return said(Kind.GIVING_UP, words) is not None
 
 
-def heard_faults(steps: Sequence[Step], is_fault: Callable[[str], bool]) -> tuple[HeardFault, ...]:
-    """Return the failures that only model calls show, in the order in which they are received."""
+def heard_faults(steps: Sequence[Step], is_fault: Callable[[str, str, str], bool]) -> tuple[HeardFault, ...]:
+    """Return the failures that only model calls show, in the order in which they are received.
+
+    ``is_fault`` is given a result, and the tool and the arguments of its call as far as they are known.
+    """
     turns = sorted({*_turns(steps), *((at, at) for at, step in enumerate(steps) if step.said)})
     heard = [(asker, hearer, *each) for asker, hearer in turns for each in _results(steps, asker, hearer)]
     faults: list[HeardFault] = []
     succeeded: dict[tuple[str, str], int] = {}  # where agents and tools last ask for what succeeds
-    for asker, hearer, tool, text in reversed(heard):
+    for asker, hearer, tool, arguments, text in reversed(heard):
         pair = steps[hearer].agent, tool
-        if is_fault(text):
+        if is_fault(text, tool, arguments):
             is_one_of_several = sum(call.name == tool for call in steps[asker].calls) > 1
             is_later = asker == hearer or not is_one_of_several or succeeded.get(pair, -1) > asker
             is_repaired = pair in succeeded and is_later
@@ -101,17 +104,18 @@ def _turns(steps: Sequence[Step]) -> Iterator[tuple[int, int]]:
             last[step.agent] = position
 
 
-def _results(steps: Sequence[Step], asker: int, hearer: int) -> Iterator[tuple[str, str]]:
-    """Yield the results that a model call receives, each with the tool, if known.
+def _results(steps: Sequence[Step], asker: int, hearer: int) -> Iterator[tuple[str, str, str]]:
+    """Yield the results that a model call receives, each after its tool and the arguments, if known.
 
     A call that asks and hears itself holds a whole loop: its output has the results.
     """
     calls, step = steps[asker].calls, steps[hearer]
-    names = {call.call_id: call.name for call in calls if call.call_id}
+    known = {call.call_id: call for call in calls if call.call_id}
     text, messages = (step.output, step.said) if asker == hearer else (step.input, step.heard)
     for message in messages:
         if message.role != "tool":
             continue
-        called = next((names[answered] for answered in message.answers if answered in names), "")
-        tool = called or message.author or (calls[0].name if len(calls) == 1 else "")
-        yield tool, text[message.start : message.end].strip()[:_LONGEST]
+        call = next((known[answered] for answered in message.answers if answered in known), None)
+        call = call or (calls[0] if len(calls) == 1 and message.author in ("", calls[0].name) else None)
+        tool, arguments = (call.name, call.arguments) if call else (message.author, "")
+        yield tool, arguments, text[message.start : message.end].strip()[:_LONGEST]

@@ -50,7 +50,7 @@ _CANNOT_READ: Final = re.compile(
 )
 """The last line of a command that could not run, or could not read its file."""
 _RAISED: Final = re.compile(
-    r"[^\w{\[]{0,3}(?:Traceback \(most recent call last\)|[\w.]*(?:Error|Exception)\b[ \t]*:"
+    r"[^\w{\[]{0,5}(?:Traceback \(most recent call last\)|[\w.]*(?:Error|Exception)\b[ \t]*:"
     r"|(?:error|fatal)\"?[ \t]*:)",
     re.IGNORECASE,
 )
@@ -62,7 +62,7 @@ _REPORT: Final = re.compile(
     r"|an error occurred|(?:tool|http) error\b|tool_use_error|econnrefused|access denied|forbidden"
     r"|unauthori[sz]ed|service unavailable|internal server error|too many requests"
     r"|[45]\d\d (?:bad|client|conflict|forbidden|gateway|internal|not found|server|service|too many|unauth)"
-    r"|tool (?:call |execution )?failed|rpc error: code = (?!OK\b))",
+    r"|tool (?:call |execution )?failed|rpc error: code = (?!OK\b)|[45]\d\d[ -][45]\.\d{1,3}\.\d{1,3} )",
     re.IGNORECASE,
 )
 """The beginning of a short result that is the report of a failure."""
@@ -89,7 +89,21 @@ _ERROR_PAGE: Final = re.compile(
     re.IGNORECASE,
 )
 """The beginning of a page or of XML that stands for an error: ``502 Bad Gateway``, ``<soap:Fault>``."""
+_CRASHED: Final = re.compile(
+    r"\s*(?:thread '[^'\n]{0,80}'(?: \(\d+\))? panicked at "  # Rust
+    r"|panic: [^\n]{1,400}\n\s*(?:\[signal [^\n]{0,200}\n\s*)?goroutine \d"  # Go
+    r"|(?:PHP )?(?:Fatal|Parse) error: "
+    r"|[^\s:]{1,200}\.rb:\d+:in ['`]"  # Ruby
+    r"|Exception in thread \"|Unhandled exception[.:]"  # Java, .NET
+    r"|\{:error, |Err\(|Failure\("  # Elixir, Rust, Scala
+    r"|\([\w.]{0,60}err(?:or)?s?\.\w{1,60}\) |\([\w.]{1,60}Error\) |SQLSTATE\["  # drivers of databases
+    r"|[\w.-]{1,60}\s?: [^\n]{1,400}\n(?:[^\n]{0,200}\n){0,6}\s+\+ CategoryInfo\s*: "  # PowerShell
+    r"|HTTP/\d(?:\.\d)? [45]\d\d\b)"
+)
+"""The beginning of what programs print when they crash, in other forms than ``SomeError: …``."""
 _OUTPUT_LABEL: Final = re.compile(r"^(?:code )?(?:output|results?)\s*:\s*", re.IGNORECASE)
+_FIELD: Final = re.compile(r"([\w-]{1,30}): (.{0,200})")
+_MOST_FIELDS: Final = 12
 _NOTHING: Final = re.compile(
     r"(?:none|null|nan|\[\]|\{\}|\"\"|''|\(\)"
     r"|(?:no|0|zero) (?:results?|data|entries|matches|records?|rows|output)\b"
@@ -104,6 +118,18 @@ _ABSENT: Final = re.compile(
     r"|^\W*404\b|\bno (?:matching|results?|match(?:es)?|records?|entries|rows|data)\b",
     re.IGNORECASE,
 )
+_MEANS_MISSING: Final = re.compile(
+    r"command not found|\b(?:sh|bash|zsh|ash): (?:line )?(?:\d+: )?[\w./-]+: not found"
+    r"|not recognized as (?:an? |the name)"
+    r"|\b(?:relation|table|column|view|schema|function|procedure|database) [\"'`\w.]{1,80}"
+    r" does(?:n't| not) exist"
+    r"|\bno such (?:table|column|function|module|index|host|command|tool|method)\b"
+    r"|\bunknown (?:column|function|database|host)\b|\bcould not resolve host\b"
+    r"|(?:index|table|module|tool|method|function|command|endpoint)_?not_?found"
+    r"|\bUndefined(?:Table|Column|Function)\b|\bNo module named\b|\bgetaddrinfo\b|\bENOTFOUND\b",
+    re.IGNORECASE,
+)
+"""Words for the lack of what a call works with, unlike that of what it was to find."""
 _DONE_BEFORE: Final = re.compile(
     r"\balready (?:\w{2,}(?<!start)(?<!lock)ed|sent|paid|done|set|there|in|active|current|up.to.date"
     r"|an? \w+)\b|\bexists\b|\bduplicate\b",
@@ -118,6 +144,8 @@ _DECIDED: Final = re.compile(
     re.IGNORECASE,
 )
 """Words and HTTP codes by which a service says that it will not do something, or cannot by its own rules."""
+_USED_UP: Final = r"{used_up}"
+"""Words by which it says that there is none left."""
 _BROKEN: Final = re.compile(
     r"connect|socket|stream|channel|session|time.?out|timed|rate.?limit|quota|too many|errno|traceback"
     r"|api.?key|credential|token|context|unavailable|internal|\b5\d\d\b|\b4(?:00|01|08|29)\b",
@@ -137,7 +165,23 @@ _FINDS_ERRORS: Final = frozenset(
     "error errors exception exceptions fault faults failure failures crash crashes".split()  # noqa: SIM905
 )
 """Words in the name of a tool that looks up errors."""
+_CHECKS: Final = frozenset("validate validator check lint verify test scan review audit diagnose".split())  # noqa: SIM905
+"""Words in the name of a tool that returns the errors of what it checks."""
+_SEVERE: Final = frozenset({"error", "fatal", "e", "a"})
+"""Severities of messages, with SAP's letters for an error and for the end of its program."""
+_CLASSES: Final = ("__type", "@type", "type")
+_ERROR_CLASS: Final = re.compile(r"[A-Za-z](?:Exception|Error|Fault)$|_(?:error|exception)$")
+"""The end of a type that stands for an error: ``ResourceInUseException``."""
+_PLACES: Final = frozenset({"path", "loc", "instancepath"})
+_INVALID: Final = re.compile(
+    r"invalid_|missing\b|too_(?:big|small|long|short)|unrecogni[sz]ed_|value_error|type_error"
+)
+"""Codes of an argument that is not valid."""
 _WRAPPERS: Final = frozenset({"result", "data", "response", "output", "payload", "return"})
+_ENDS_OF_WRAPPER: Final = ("_response", "_result")
+_MOST_WRAPPERS: Final = 3
+_SIGNATURES: Final = ("sign", "signature")
+_ERROR_LISTS: Final = frozenset({"usererrors", "validationerrors"})
 _ENDS_OF_REPORT: Final = ("id", "reason", "message", "messages", "_msg", "errorcode")
 _VERB: Final = 4
 """Letters from which a verb is told from other words by its beginning."""
@@ -150,6 +194,7 @@ _CODE_WORDS: Final = re.compile(
 _REFUSED: Final = frozenset({"rejected", "failed", "failures", "errors", "refused", "undelivered", "bounced"})
 _TAKEN: Final = frozenset({"accepted", "sent", "delivered", "succeeded", "done", "created", "updated"})
 """Keys under which the result of a deed lists for whom it was refused, and for whom it was done."""
+_EMPTY: Final[tuple[object, ...]] = (None, "", [], {})
 _COUNTS: Final = frozenset(
     """
     total count size length n hits page pages limit offset took took_ms next cursor has_more query
@@ -224,7 +269,8 @@ def _gives_up(text: str) -> bool:
 def _is_labelled(text: str) -> bool:
     """Tell whether a result begins as the text of an exception does, in any language, or as an error page."""
     is_page = text[:1] == "<" and _ERROR_PAGE.match(text[:_HEAD]) is not None
-    return is_page or _RAISED.match(text) is not None or worded(_LABEL).match(text) is not None
+    patterns = (_RAISED, _CRASHED, worded(_LABEL))
+    return is_page or any(pattern.match(text) is not None for pattern in patterns)
 
 
 def _ends_in_traceback(text: str) -> bool:
@@ -275,6 +321,11 @@ def says_absent(text: str) -> bool:
     return _ABSENT.search(text[:_SHORT]) is not None
 
 
+def lacks_means(text: str) -> bool:
+    """Tell whether an error says that a program, a table or a host with which to do it is missing."""
+    return _MEANS_MISSING.search(text[:_SHORT]) is not None
+
+
 def says_done_before(text: str) -> bool:
     """Tell whether an error says that what was to be done is so already."""
     return _DONE_BEFORE.search(text[:_SHORT]) is not None
@@ -282,22 +333,28 @@ def says_done_before(text: str) -> bool:
 
 def says_refused(text: str) -> bool:
     """Tell whether an error is a decision: what was asked for is not allowed, or no longer possible."""
-    return _DECIDED.search(text[:_SHORT]) is not None and _BROKEN.search(text[:_SHORT]) is None
+    head = text[:_SHORT]
+    is_decided = _DECIDED.search(head) is not None or worded(_USED_UP).search(head) is not None
+    return is_decided and _BROKEN.search(head) is None
 
 
 def _is_failed_object(result: str, tool: str, arguments: str = "") -> bool:
-    if len(result) > _LONGEST_OBJECT or not _OBJECT.match(result):
+    if len(result) > _LONGEST_OBJECT:
+        return False
+    lines = _lines(result) if deed_of(tool) else None
+    if lines is None and not _OBJECT.match(result):
         return False
     if _ERROR_REPR.search(result.rstrip(" )}\n")):
         return True
-    value = _parsed(result)
+    value = _parsed(result) if lines is None else lines
     if isinstance(value, list):
         return _is_failed_block(value) or _are_errors(value, tool)
     if not isinstance(value, Mapping):
         return False
     given = _texts_of(arguments)
     fields = _unwrapped(value).items()
-    return _says_failed({key: one for key, one in fields if not _is_given(key, one, given, tool)}, tool)
+    own = {key: one for key, one in fields if not _is_given(key, one, given, tool)}
+    return _says_failed(_folded(own), tool, given)
 
 
 def _texts_of(arguments: str) -> frozenset[str]:
@@ -327,10 +384,23 @@ def _is_failed_block(value: Sequence[Any]) -> bool:
 
 
 def _unwrapped(value: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    """Return the object inside ``{"result": {…}}``, else ``value``."""
-    key, inner = next(iter(value.items()), ("", None))
-    is_wrapper = len(value) == 1 and str(key).casefold() in _WRAPPERS
-    return inner if is_wrapper and isinstance(inner, Mapping) else value
+    """Return the object inside ``{"result": {…}}`` or ``{"data": {"closeIssue": {…}}}``, else ``value``.
+
+    A signature beside it, as Alipay sends it, does not count.
+    """
+    for _ in range(_MOST_WRAPPERS):
+        whole = [(str(key).casefold(), one) for key, one in value.items() if key not in _SIGNATURES]
+        key, inner = whole[0] if len(whole) == 1 else ("", None)
+        is_wrapper = key in _WRAPPERS or key.endswith(_ENDS_OF_WRAPPER) or _holds_errors(inner)
+        if not is_wrapper or not isinstance(inner, Mapping):
+            return value
+        value = inner
+    return value
+
+
+def _holds_errors(value: Any) -> bool:
+    """Tell whether an object lists the errors of a mutation of GraphQL."""
+    return isinstance(value, Mapping) and any(str(key).casefold() in _ERROR_LISTS for key in value)
 
 
 def _folded(value: Mapping[Any, Any]) -> dict[str, Any]:
@@ -338,10 +408,18 @@ def _folded(value: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _are_errors(entries: Sequence[Any], tool: str) -> bool:
-    """Tell whether each entry of a list does nothing but report an error."""
-    return bool(entries) and all(
-        isinstance(one, Mapping) and _is_error(_folded(one), tool) for one in entries
+    """Tell whether each entry of a list does nothing but report an error, or an invalid argument."""
+    fields = [_folded(one) for one in entries if isinstance(one, Mapping)]
+    return len(fields) == len(entries) > 0 and all(
+        _is_error(one, tool) or _is_invalid(one, tool) for one in fields
     )
+
+
+def _is_invalid(fields: Mapping[str, Any], tool: str) -> bool:
+    """Tell whether an object says which argument is not valid, as Zod and Pydantic write it."""
+    if fields.keys().isdisjoint(_PLACES) or not _CHECKS.isdisjoint(words_in(tool)):
+        return False
+    return any(_INVALID.match(str(fields.get(key, ""))) is not None for key in ("code", "type"))
 
 
 def _is_error(fields: Mapping[str, Any], tool: str) -> bool:
@@ -350,14 +428,20 @@ def _is_error(fields: Mapping[str, Any], tool: str) -> bool:
 
 
 def _only_reports(fields: Mapping[str, Any]) -> bool:
-    return all(_is_of_report(key, each) for key, each in fields.items())
+    return all(each in _EMPTY or _is_of_report(key, each) for key, each in fields.items())
 
 
 def _has_error(fields: Mapping[str, Any], tool: str) -> bool:
     """Tell whether an object has an error or its code, and is not what a tool that looks up errors found."""
     is_subject = len(fields) > 1 and looks_up(tool) and not _FINDS_ERRORS.isdisjoint(words_in(tool))
-    has_error = not is_subject and any(_of_kind("error_key", fields))
-    return has_error or _has_error_code(fields, tool)
+    has_error = any(_of_kind("error_key", fields)) or any(
+        _is_error_class(fields.get(key)) for key in _CLASSES
+    )
+    return (has_error and not is_subject) or _has_error_code(fields, tool)
+
+
+def _is_error_class(value: Any) -> bool:
+    return isinstance(value, str) and _ERROR_CLASS.search(value) is not None
 
 
 def _parsed(result: str) -> Any:
@@ -365,21 +449,64 @@ def _parsed(result: str) -> Any:
     return from_repr(result) if isinstance(value, str) else value
 
 
-def _says_failed(value: Mapping[Any, Any], tool: str) -> bool:
-    fields = _folded(value)
-    only_reports = _only_reports(fields)
+def _is_of_thing(fields: Mapping[str, Any], given: frozenset[str]) -> bool:
+    """Tell whether an object describes a thing, whose state it has: it names it, or says more of it."""
+    is_named = any(_is_of_name(key) and str(each).strip().casefold() in given for key, each in fields.items())
+    return is_named or any(key not in _COUNTS and not _is_of_report(key, fields[key]) for key in fields)
+
+
+def _is_of_name(key: str) -> bool:
+    return key == "name" or key.endswith("id")
+
+
+def _lines(text: str) -> Mapping[str, str] | None:
+    """Return the fields of a text that is a few lines of YAML, each a key and a value, else ``None``."""
+    lines = text.strip().split("\n", _MOST_FIELDS)
+    found = [_FIELD.fullmatch(line) for line in lines] if len(lines) > 1 else []
+    fields = {one[1]: one[2] for one in found if one is not None}
+    return fields if 1 < len(fields) == len(found) else None
+
+
+def _says_failed(fields: Mapping[str, Any], tool: str, given: frozenset[str]) -> bool:
+    """Tell whether the fields of a result say that its call failed, not the thing that it describes."""
+    only_reports, deed = _only_reports(fields), deed_of(tool)
     if any(_is(fields.get(key), True) for key in _ERROR_MARKS) or (only_reports and _has_error(fields, tool)):
         return True
-    if deed_of(tool) and any(isinstance(each, list) and _are_errors(each, tool) for each in fields.values()):
+    if _is_outcome_of_failure(fields, tool) or _is_denied(fields, deed):
         return True
     if _denies_success(fields) and (only_reports or not looks_up(tool)):
         return True
-    if _state(fields.get("status")) == "error" or _is_denied(fields, deed_of(tool)):
+    if _state(fields.get("status")) == "error" and (deed or not _is_of_thing(fields, given)):
         return True
-    acts = bool(deed_of(tool)) or (only_reports and not looks_up(tool))
-    if acts and _is_in_failed_state(fields):
-        return True
-    return bool(deed_of(tool)) and _is_refused_for_all(fields, tool)
+    acts = bool(deed) or (only_reports and not looks_up(tool))
+    return (acts and _is_in_failed_state(fields)) or (bool(deed) and _lists_refusals(fields, tool))
+
+
+def _lists_refusals(fields: Mapping[str, Any], tool: str) -> bool:
+    """Tell whether the result of a deed lists errors, or for whom it was refused."""
+    lists = (each for each in fields.values() if isinstance(each, list))
+    return any(_are_errors(each, tool) for each in lists) or _is_refused_for_all(fields, tool)
+
+
+def _is_outcome_of_failure(fields: Mapping[str, Any], tool: str) -> bool:
+    """Tell whether a result is only a list of messages, one of them an error: FHIR's outcome, SAP's return.
+
+    Such a list is what a tool that checks something is to return.
+    """
+    messages = [one for one in fields.values() if isinstance(one, list) and one]
+    is_fhir = str(fields.get("resourcetype", "")).casefold() == "operationoutcome"
+    if len(messages) != 1 or not _CHECKS.isdisjoint(words_in(tool)) or (looks_up(tool) and not is_fhir):
+        return False
+    rest = {key: one for key, one in fields.items() if one is not messages[0] and key != "resourcetype"}
+    return _only_reports(rest) and any(
+        isinstance(one, Mapping) and _is_severe(_folded(one)) for one in messages[0]
+    )
+
+
+def _is_severe(message: Mapping[str, Any]) -> bool:
+    """Tell whether a message with a text or a number has the severity of an error."""
+    severity = message.get("severity", message.get("type") if "number" in message else None)
+    return isinstance(severity, str) and severity.casefold() in _SEVERE and len(message) > 1
 
 
 def _is_denied(fields: Mapping[str, Any], verb: str) -> bool:
@@ -457,10 +584,13 @@ def _has_error_code(fields: Mapping[str, Any], tool: str) -> bool:
     own = _of_kind("error_code_key", fields) if deed_of(tool) else []
     if any(map(_is_error_code, own)):
         return True
-    codes = _of_kind("code_key", fields)
-    return any(isinstance(code, int) and code in _HTTP_ERRORS for code in codes) or any(
-        isinstance(code, str) and _CODE_WORDS.fullmatch(code) for code in codes
-    )
+    return any(map(_stands_for_error, _of_kind("code_key", fields)))
+
+
+def _stands_for_error(code: Any) -> bool:
+    if isinstance(code, str):
+        return _CODE_WORDS.fullmatch(code) is not None or (code.isdigit() and int(code[:9]) in _HTTP_ERRORS)
+    return isinstance(code, int) and code in _HTTP_ERRORS
 
 
 def _state(value: Any) -> str:

@@ -228,6 +228,10 @@ CANCELS = {
     "gRPC's code in Java": everywhere("io.grpc.StatusRuntimeException", "CANCELLED: call was cancelled"),
     "task that a scheduler revoked": everywhere("celery.exceptions.TaskRevokedError", "revoked"),
     "swift": everywhere("CancellationError", "CancellationError()"),
+    "rust": everywhere("tokio::task::JoinError", "task 7 was cancelled"),
+    "rust, with the variant as class": everywhere("JoinError::Cancelled", "task 7 was cancelled"),
+    "ruby": everywhere("Interrupt", ""),
+    "ruby, by its host": everywhere("SignalException", "SIGTERM"),
     "socket closed by an interrupt": everywhere("java.nio.channels.ClosedByInterruptException"),
     "program stopped by its host": everywhere("SystemExit", "143"),
     "message of an unknown class": everywhere("WorkflowStopped", "workflow was terminated by user"),
@@ -275,6 +279,12 @@ FAILURES = {
         "warden",
     ),
     "program that ended itself": (everywhere("SystemExit", "2"), "warden"),
+    "rust's task that panicked": (
+        everywhere("tokio::task::JoinError", 'task 7 panicked with message "no rope"'),
+        "warden",
+    ),
+    "an application's task": (everywhere("TaskStateError", "task 7 was cancelled"), "warden"),
+    "file that may not be read": (everywhere("PermissionDenied", "open lifts.db"), "warden"),
     "token that was revoked": (everywhere("shop.errors.TokenRevokedError", "token 5"), "warden"),
     "deed of a customer": (everywhere("shop.errors.OrderError", "cancelled by the customer"), "warden"),
     "user without rights": (everywhere("shop.errors.AccessError", "user lacks permission"), "warden"),
@@ -484,10 +494,17 @@ def test_the_reason_names_what_is_waited_for_and_what_was_running() -> None:
     assert cancelled.verdict.reason == ended
 
 
-@pytest.mark.parametrize("words", ["User denied permission", "tool call was rejected by the user"])
-def test_a_call_that_a_person_did_not_allow_fails_nobody(words: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("ToolPermissionDenied", "User denied permission"),
+        ("ToolPermissionDenied", "tool call was rejected by the user"),
+        ("ToolCallRejected", "El operador no lo permite"),
+    ],
+)
+def test_a_call_that_a_person_did_not_allow_fails_nobody(name: str, words: str) -> None:
     answer = "Understood, I leave lift 7 as it is."
-    refused = raising("ToolPermissionDenied", words)
+    refused = raising(name, words)
     spans = (*at_tool(refused), chat(85, parent=2, start=85, end=88, answer=answer))
     assert judged(ordered(*spans)).status is Status.NO_FAILURE
 

@@ -107,6 +107,15 @@ def test_the_success_of_a_call_requested_at_the_same_time_repairs_nothing() -> N
     assert [fault.is_repaired for fault in read(run(two, again, later)).heard_faults] == [True]
 
 
+def test_the_state_of_a_thing_that_a_heard_result_describes_is_no_failure_of_its_call() -> None:
+    lift = '{"id": "L2", "status": "error", "code": 41}'
+    answered = hearing(step("clerk", "Lift 2 reports error 41."), ("tool", lift))
+    looked = calling("clerk", ("get_lift", '{"id": "L2"}'))
+    assert read(run(looked, answered)).heard_faults == ()
+    started = calling("clerk", ("start_lift", '{"id": "L2"}'))
+    assert [fault.tool for fault in read(run(started, answered)).heard_faults] == ["start_lift"]
+
+
 def test_each_result_that_a_call_hears_is_read_once() -> None:
     """A run may hear thousands of failures; a later result repairs those of its own tool and agent only."""
     asked = calling("clerk", ("pay", "{}"), ("print", "{}"))
@@ -115,7 +124,7 @@ def test_each_result_that_a_call_hears_is_read_once() -> None:
     last = hearing(asked, ("tool", "busy"), author="print")
     seen: list[str] = []
 
-    def is_busy(result: str) -> bool:
+    def is_busy(result: str, _tool: str, _arguments: str) -> bool:
         seen.append(result)
         return result == "busy"
 

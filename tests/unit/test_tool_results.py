@@ -7,7 +7,7 @@ import json
 import pytest
 
 from analyzer.texts.commands import call_name
-from analyzer.texts.tool_results import Fault, fault_of, reports_failure, says_absent
+from analyzer.texts.tool_results import Fault, fault_of, reports_failure, says_absent, says_refused
 from tests.runs import tool
 
 
@@ -78,6 +78,30 @@ def fault(result: str, name: str = "start_bell") -> Fault:
         '<s:Envelope xmlns:s="x"><s:Body><s:Fault>stuck</s:Fault></s:Body></s:Envelope>',
         "<html><head><title>502 Bad Gateway</title></head></html>",
         "rpc error: code = Unavailable desc = no such host",
+        '{"resourceType": "OperationOutcome", "issue": [{"severity": "fatal", "code": "structure"}]}',
+        '{"BELL": "", "RETURN": [{"TYPE": "E", "ID": "BE", "NUMBER": "007", "MESSAGE": "no rope"}]}',
+        '{"bell_ring_response": {"code": "40006", "msg": "no rope", "sub_code": "NO_ROPE"}, "sign": "x9"}',
+        '{"return_code": "SUCCESS", "result_code": "FAIL", "err_code": "NOROPE"}',
+        '{"data": {"ringBell": {"bell": null, "userErrors": [{"message": "no rope"}]}}}',
+        '{"__type": "tower#RopeMissingException", "message": "no rope"}',
+        '{"bell": null, "error_code": "NO_ROPE", "error_message": "the rope is gone"}',
+        '{"code": "404", "message": "no rope"}',
+        '[{"code": "too_small", "minimum": 1, "path": ["bell"], "message": "must be at least 1"}]',
+        '[{"type": "missing", "loc": ["bell"], "msg": "Field required"}]',
+        "bell: 4\nstatus: failed\nreason: no rope\n",
+        "thread 'tokio-1' panicked at src/bell.rs:7:9:\nno rope",
+        "panic: no rope\n\ngoroutine 1 [running]:\nmain.ring()",
+        "PHP Fatal error:  Uncaught Error: no rope in /srv/bell.php:4",
+        "lib/bell.rb:12:in `ring': undefined method `pull' for nil (NoMethodError)",
+        'Exception in thread "main" java.io.IOException: no rope',
+        "{:error, %Bell.Stuck{rope: 4}}",
+        "Err(Stuck { rope: 4 })",
+        "(sqlite3.OperationalError) no such column: rope\n[SQL: SELECT rope FROM bells]" + " " * 300,
+        "(psycopg.errors.InsufficientPrivilege) permission denied for table bells",
+        "Start-Bell : No rope.\nAt line:1 char:1\n    + CategoryInfo          : NotSpecified: (:) []",
+        "HTTP/1.1 503 Service Unavailable\nRetry-After: 5\n\nno rope",
+        "550 5.7.1 <bell@tower.example>: relaying denied",
+        "╷\n│ Error: creating bell: quota\n╵",
     ],
 )
 def test_a_result_that_reports_a_failure_is_one(result: str) -> None:
@@ -113,6 +137,22 @@ def test_a_result_that_reports_a_failure_is_one(result: str) -> None:
         '<s:Envelope xmlns:s="x"><s:Body><RingResponse/></s:Body></s:Envelope>',
         "<html><head><title>500 Bells of Ghent</title></head></html>",
         "rpc error: code = OK desc = rung",
+        '{"resourceType": "OperationOutcome", "issue": [{"severity": "information", "code": "rung"}]}',
+        '{"BELL": "4", "RETURN": [{"TYPE": "S", "ID": "BE", "NUMBER": "001", "MESSAGE": "rung"}]}',
+        '{"bell_ring_response": {"code": "10000", "msg": "Success"}, "sign": "x9"}',
+        '{"return_code": "SUCCESS", "result_code": "SUCCESS"}',
+        '{"data": {"ringBell": {"bell": {"id": 4}, "userErrors": []}}}',
+        '{"type": "ring", "message": "rung"}',
+        '[{"code": "too_low", "bell": 4, "message": "tuned too low"}]',
+        "bell: 4\nstatus: rung\nreason: wedding\n",
+        "thread 'tokio-1' started\nrung",
+        "panic: a word that also names a bell",
+        "lib/bell.rb:12: pulls the rope",
+        "{:ok, %Bell{rope: 4}}",
+        "Ok(Bell { rope: 4 })",
+        "(bell.tower) rung",
+        "HTTP/1.1 204 No Content\n\n",
+        "250 2.0.0 rung",
     ],
 )
 def test_a_result_that_answers_is_no_failure(result: str) -> None:
@@ -134,11 +174,49 @@ def test_codes_and_decisions_are_failures_of_deeds_alone(result: str) -> None:
     assert fault(result, "start_bell") is Fault.FAILED
 
 
+@pytest.mark.parametrize(
+    "result",
+    [
+        '{"resourceType": "OperationOutcome", "issue": [{"severity": "error", "code": "required"}]}',
+        '[{"type": "missing", "loc": ["bell"], "msg": "Field required"}]',
+    ],
+)
+def test_a_tool_that_checks_something_returns_the_errors_of_that(result: str) -> None:
+    assert fault(result, "validate_bell") is Fault.NONE
+    assert fault(result, "ring_bell") is Fault.FAILED
+
+
+@pytest.mark.parametrize(
+    ("text", "is_refused"),
+    [
+        ("RUNG_FULL", True),
+        ("der Turm ist ausgebucht", True),
+        ("本日は満席です", True),
+        ("票已售罄", True),
+        ("the rope is torn", False),
+        ("connection refused: seats are taken", False),
+    ],
+)
+def test_a_service_that_has_none_left_refuses(text: str, is_refused: bool) -> None:
+    assert says_refused(text) is is_refused
+
+
 def test_what_a_tool_looks_up_may_have_failed_itself() -> None:
     payment = '{"id": "P-9", "status": "declined", "amount": 12}'
     assert fault(payment, "get_payment") is Fault.NONE
     assert fault(payment, "charge_card") is Fault.FAILED
     assert fault('{"status": "error", "text": "no such view"}', "get_payment") is Fault.FAILED
+
+
+@pytest.mark.parametrize(
+    "result", ['{"lift": 2, "status": "error", "floor": 3}', '{"id": "L2", "status": "error"}']
+)
+def test_a_thing_that_is_looked_up_may_be_in_error(result: str) -> None:
+    def found(name: str) -> Fault:
+        return fault_of(tool("a", result, target=name, input='{"lift": "L2"}'), result)
+
+    assert found("get_lift") is Fault.NONE
+    assert found("start_lift") is Fault.FAILED
 
 
 @pytest.mark.parametrize(
@@ -285,6 +363,22 @@ def test_a_shells_call_has_the_name_of_what_it_does(command: str, name: str) -> 
 
 def test_a_tool_that_is_no_shell_has_its_own_name() -> None:
     assert call_name(tool("a", target="book_room", input='{"command": "git push"}')) == "book_room"
+
+
+@pytest.mark.parametrize(
+    ("tool_name", "method", "name"),
+    [
+        ("http", "DELETE", "delete http"),
+        ("api", "get", "get api"),
+        ("http", "TRACE", "http"),
+        ("find_room", "POST", "find_room"),
+        ("pay", "POST", "pay"),
+    ],
+)
+def test_a_request_has_the_name_of_its_method_if_the_tools_name_tells_nothing(
+    tool_name: str, method: str, name: str
+) -> None:
+    assert call_name(tool("a", target=tool_name, input=json.dumps({"method": method}))) == name
 
 
 @pytest.mark.parametrize(

@@ -601,3 +601,31 @@ def test_the_report_of_a_reached_limit_may_hold_the_answer(count: str, is_report
     answer = f"We have sent {count} messages, which is the whole limit."
     steps = (calling("meter", ("read_counter", "{}")), probe, step("host", answer))
     assert (found(asked("How many messages have been sent?", *steps, answer=answer)) is None) is is_reported
+
+
+PROGRAM = failed_tool("clerk", "sh: 1: labelprint: not found", "shell", input='{"cmd": "labelprint heidi"}')
+TABLE = failed_tool("clerk", 'relation "cards" does not exist', "renew_card", input='{"card": 7}')
+
+
+@pytest.mark.parametrize("missing", [PROGRAM, TABLE])
+def test_a_deed_for_which_a_program_or_a_table_is_missing_is_not_done(missing: Step) -> None:
+    call = calling("clerk", (missing.target or "", missing.input))
+    clue = mistake(asked("Renew card 7 and print its label.", call, missing, answer="Card 7 is renewed."))
+    assert "claimed success although" in clue.reason
+    told = asked("Is there a table of cards?", call, missing, answer="No, there is no table of cards.")
+    assert found(told) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "is_mistake"),
+    [
+        ("renew_card", "Card 7 has been renewed.", True),
+        ("renew_card", "There is no card 7, so nothing was renewed.", False),
+        ("renew_card", "Which card of Heidi do you mean?", False),
+        ("delete_card", "Card 7 has been deleted.", False),
+    ],
+)
+def test_a_deed_on_what_does_not_exist_is_not_done(name: str, answer: str, is_mistake: bool) -> None:
+    absent = failed_tool("clerk", "card 7 not found", name, input='{"card": 7}')
+    steps = calling("clerk", (name, absent.input)), absent
+    assert (found(asked("See to card 7, please.", *steps, answer=answer)) is not None) is is_mistake

@@ -21,7 +21,14 @@ from analyzer.texts.normalize import normalized
 from analyzer.texts.numbers import numbers
 from analyzer.texts.run_view import HEAD, Reading, final_answer, read
 from analyzer.texts.tool_names import looks_up, words_in
-from analyzer.texts.tool_results import Fault, deed_failed, fault_of, says_absent, says_refused
+from analyzer.texts.tool_results import (
+    Fault,
+    deed_failed,
+    fault_of,
+    lacks_means,
+    says_absent,
+    says_refused,
+)
 from analyzer.texts.wordings import (
     Kind,
     asks_whether,
@@ -305,7 +312,7 @@ def _missed(reading: Reading) -> Iterator[Missed]:
             by=reading.responsible_steps[at],
             tool=call_name(step),
             text=step.error or step.output.strip(),
-            found_nothing=fault is Fault.EMPTY or says_absent(step.error or step.output),
+            found_nothing=fault is Fault.EMPTY or _is_absent(step.error or step.output, reading),
         )
         for at, (step, fault) in enumerate(zip(reading.steps, reading.faults, strict=True))
         if fault is not Fault.NONE and step.kind is StepKind.TOOL and not reading.repaired[at]
@@ -316,12 +323,20 @@ def _missed(reading: Reading) -> Iterator[Missed]:
             by=fault.asker,
             tool=fault.tool,
             text=fault.text,
-            found_nothing=says_absent(fault.text) and not _HANDS_OVER.match(fault.tool),
+            found_nothing=_is_absent(fault.text, reading) and not _HANDS_OVER.match(fault.tool),
         )
         for fault in reading.heard_faults
         if not fault.is_repaired
     ]
     yield from sorted(found, key=lambda each: each.at)
+
+
+def _is_absent(text: str, reading: Reading) -> bool:
+    """Tell whether an error says that what was looked for is not there, and not what a call works with.
+
+    A task may ask whether a program or a table is there.
+    """
+    return says_absent(text) and (not lacks_means(text) or asks_whether(reading.trajectory.task[:HEAD]))
 
 
 def _defers(sentence: str, agents: tuple[str, ...]) -> bool:

@@ -25,8 +25,8 @@ from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, tokens_of,
 from analyzer.texts.numbers import numbers
 from analyzer.texts.run_view import HEAD, QUOTE, THINKING, Reading
 from analyzer.texts.tool_names import deed_of, probes, recalls, words_in
-from analyzer.texts.tool_results import Fault, says_done_before
-from analyzer.texts.vocabulary import begins_with_no
+from analyzer.texts.tool_results import Fault, says_absent, says_done_before
+from analyzer.texts.vocabulary import begins_with_no, denies
 from analyzer.texts.wordings import (
     Kind,
     asks_whether,
@@ -57,6 +57,23 @@ _MOST_LIKE: Final = 50
 """Calls of one tool, the last ones, whose arguments are looked for in the answer."""
 _SHORT_NAME: Final = 2
 """Characters up to which a word of a tool's name is no name (``to``)."""
+_ASKS: Final = re.compile(r"[?\uff1f\u061f]")
+_ENDS: Final = frozenset(
+    (
+        "delete",
+        "remove",
+        "cancel",
+        "close",
+        "stop",
+        "revoke",
+        "unsubscribe",
+        "destroy",
+        "drop",
+        "purge",
+        "kill",
+    )
+)
+"""Verbs of deeds after which the thing is not there."""
 _DOING: Final = frozenset({StepKind.TOOL, StepKind.HANDOFF})
 _EXCUSES: Final = frozenset({Kind.EXCUSE, Kind.PROMISE})
 
@@ -128,7 +145,23 @@ def _found_nothing(ending: Ending, last: Missed) -> Clue | None:
         return None if ending.is_answered_by_nothing else _undone(ending, last, failed=False)
     if recalls(last.tool) or says_nothing_found(ending.task, ending.answer):
         return None
+    if _is_done_to_nothing(ending, last):
+        return _invented(ending, last, {"claimed": 1.0})
     return _invented(ending, last, {"figures": 1.0}) if ending.figures - ending.argued else None
+
+
+def _is_done_to_nothing(ending: Ending, missed: Missed) -> bool:
+    """Tell whether the answer claims a deed whose call failed because the thing to change does not exist.
+
+    What is not there need not be deleted or cancelled. An answer that denies something or asks back may say
+    just that.
+    """
+    verb = deed_of(missed.tool)
+    if not verb or verb in _ENDS or ending.kinds & MISSES:
+        return False
+    if denies(ending.answer) or _ASKS.search(ending.answer):
+        return False
+    return bool(missed.text) and says_absent(missed.text) and _is_claimed(ending, missed) > 0
 
 
 def _is_claimed(ending: Ending, missed: Missed) -> float:

@@ -202,6 +202,12 @@ _DENIED: Final = re.compile(
     re.IGNORECASE,
 )
 """Says that a person did not allow a call, which fails nobody."""
+_DENIALS: Final = frozenset({"rejected", "denied", "declined"})
+_DENIED_PARTS: Final = _CONSENTS | _PEOPLE | {"tool", "call", "calls", "by", "execution"}
+"""With a denial they name an exception for a call that somebody did not allow: ``ToolCallRejected``.
+
+A permission that is denied may be that of a file.
+"""
 _RUNNING: Final = frozenset(
     {"task", "job", "run", "workflow", "coroutine", "future", "operation", "execution"}
 )
@@ -215,6 +221,14 @@ _GRPC: Final = re.compile(
     r"|^1 CANCELLED:"  # grpc-js
 )
 """gRPC's code for a call that its caller cancelled; a call that took too long has another."""
+_TOKIO: Final = re.compile(
+    r"(?:\w{1,40}::){0,4}JoinError(?:::Cancelled)?(?:: task \d{1,20} was cancelled|\(Id\(\d{1,20}\)\))"
+)
+"""Rust's error for a task that was aborted; for one that panicked it has other words."""
+_RUBY: Final = frozenset({("Interrupt", ""), ("Interrupt", "Interrupt")}) | {
+    ("SignalException", signal) for signal in ("SIGINT", "SIGTERM", "SIGHUP")
+}
+"""Ruby's exceptions, with their messages, for a program that Ctrl-C or its host stopped."""
 _BY_TRADER: Final = re.compile(r"(?:cancell?|abort|stop)\w* by .*customer", re.IGNORECASE)
 """People of the task, if more follows: ``cancelled by customer: order 4711 cannot be changed``."""
 _GO_CANCELLED: Final = ": context canceled"
@@ -305,7 +319,7 @@ def _by_class(name: str, message: str, trace: str = "") -> Raised | None:
 
 def _by_sayings(name: str, message: str) -> Raised | None:
     """Read what the message of an unknown class says, whole: its caller left or stopped it."""
-    is_signalled = name == "SystemExit" and message in _SIGNALLED
+    is_signalled = (name == "SystemExit" and message in _SIGNALLED) or (name, message) in _RUBY
     if is_signalled or (_has_left(message) and not _BY_TRADER.search(message)):
         return _GONE
     return _cancelled(message) or _cancelled(f"{name}: {message}")
@@ -320,6 +334,8 @@ def _by_words(name: str) -> Raised | None:
         return Raised.TIMEOUT
     if _asks_somebody(frozenset(words)):
         return Raised.WAIT
+    if _DENIALS & {*words} and {*words} - _DENIALS and {*words} <= _DENIALS | _DENIED_PARTS:
+        return _GONE
     if _HALTS & {*words} and _RUNNING & {*words} and {*words} <= _HALTS | _RUNNING:
         return _CANCEL
     return _GONE if _LEFT.fullmatch(" ".join(words)) else None
@@ -362,8 +378,9 @@ def _by_message(message: str) -> Raised | None:
 
 
 def _cancelled(message: str) -> Raised | None:
-    """Read the message of a cancellation, whole or as Go and gRPC wrap it."""
+    """Read the message of a cancellation, whole or as Go, gRPC and tokio wrap it."""
     is_wrapped = message.endswith(_GO_CANCELLED) or _GRPC.search(message[:_MOST_SAID])
+    is_wrapped = is_wrapped or _TOKIO.fullmatch(message[:_MOST_SAID])
     return _MESSAGES.get(message) or (_CANCEL if is_wrapped else None)
 
 

@@ -47,6 +47,8 @@ _SPEAKERS: Final = frozenset(
 )
 _FAILURE_MARKS: Final = ('"error"', '"is_error"', '"isError"', "[false,")
 """Texts without one of these report no failure and are not parsed."""
+_OF_MESSAGES: Final = frozenset({"content", "output", "tool_call_id", "toolUseId"})
+"""Keys of the messages that frameworks put around a result, whose ``status`` is that of the call."""
 _MAX_LEVELS: Final = 8
 _EMPTY: Final[tuple[object, ...]] = (None, "", [], {}, ())
 
@@ -170,7 +172,8 @@ def reported_failure(value: Any) -> str:
     """Return the error that a tool's result reports, or an empty string.
 
     A handled error often looks like success: langgraph's tool message has ``"status": "error"`` under a
-    span that is OK; ADK's result is ``{"error": …}``.
+    span that is OK; ADK's result is ``{"error": …}``. In any other object, ``status`` may be that of a
+    machine or a job which was looked up.
     """
     if isinstance(value, str) and not any(mark in value for mark in _FAILURE_MARKS):
         return value if value.startswith(_DOTNETS) else ""
@@ -180,7 +183,8 @@ def reported_failure(value: Any) -> str:
     for _ in range(2):
         if not isinstance(value, Mapping):
             return ""
-        if value.get("status") == "error" or value.get("is_error") is True or value.get("isError") is True:
+        is_message = value.get("status") == "error" and not _OF_MESSAGES.isdisjoint(value)
+        if is_message or value.get("is_error") is True or value.get("isError") is True:
             return answered(value.get("content") or value.get("output") or value)
         if value.get("error") and value.keys() <= {"error", "result", "status", "message", "code"}:
             return words(value["error"])
