@@ -108,7 +108,8 @@ _SPELLINGS: Final[dict[str, tuple[str, ...]]] = {
         "oz ounce", "lb pound", "t ton tonne tonnen tonelada tonnellata",
     ),
     "volume": (
-        "ml milliliter millilitre mililitro", "cl", "l liter litre litro", "tsp teaspoon", "tbsp tablespoon",
+        "ml milliliter millilitre mililitro", "cl", "dl", "l liter litre litro",
+        "hl hectoliter hectolitre hektoliter hectolitro", "tsp teaspoon", "tbsp tablespoon",
         "cup",
     ),
     "data": (

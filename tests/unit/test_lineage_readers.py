@@ -73,6 +73,16 @@ def test_the_agent_that_changed_a_date_is_blamed_and_not_the_one_that_repeats_it
     assert clue.step == 2
 
 
+def test_a_day_does_not_stand_in_another_one_with_a_digit_more() -> None:
+    clue = mistake(
+        "When does it open?",
+        *looked_up('{"fair": "Linden", "opens": "2027-03-12"}'),
+        step("planner", "It opens on 12 March 2027."),
+        step("host", "Dear guest, it opens on 2 March 2027."),
+    )
+    assert clue.step == 3
+
+
 LINT = '{"warnings": [{"file": "lib/parse.c", "line": 12}, {"file": "lib/emit.c", "line": 88}]}'
 
 
@@ -533,6 +543,10 @@ def test_an_entry_beyond_the_limit_that_was_asked_for_is_not_left_out(answer: st
         ('{"fed": "3.42 MWh", "per_kwh": 0.055}', "342 kWh x 0.055 = 18.81.", False),
         ('{"fed": "3.42 MWh", "per_kwh": 0.055}', "3,420 kWh x 0.055 = 188.10.", True),
         ('{"sack": "7.25 kg"}', "They are 72,500 g.", False),
+        ('{"vat_l": 8140}', "Le cuvier contient 8140 hl.", False),
+        ('{"vat_l": 8140}', "Le cuvier contient 81,4 hl.", True),
+        ('{"pipe_mm": 2350, "pieces": 1}', "The pipe is 23.5 m long.", False),
+        ('{"pipe_mm": 2350, "pieces": 1}', "The pipe is 2.35 m long.", True),
         ('{"v": "3.75 l"}', "Son 375 ml.", False),
         ('{"currency": "JPY", "days": [{"amount": 4825000}]}', "It is ¥48,250.", False),
         ('{"currency": "JPY", "days": [{"amount": 4825000}]}', "It is ¥4,825,000.", True),
