@@ -24,6 +24,7 @@ from analyzer.texts.run_view import HEAD
 from analyzer.texts.tool_names import looks_up
 from analyzer.texts.vocabulary import number_words, phrases, weekdays_in
 from analyzer.texts.wordings import languages_in
+from semconv.dialects.reading.values import mapping
 from semconv.model import StepKind
 
 _LEAST: Final = 3
@@ -70,7 +71,7 @@ def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, st
     count = sum(named)
     told = [entry for entry, is_named in zip(listed.entries, named, strict=True) if is_named]
     left = [entry for entry, is_named in zip(listed.entries, named, strict=True) if not is_named]
-    if count in counts_in(known.asked):
+    if count in _counts_asked_for(known, step):
         return False  # so many were asked for
     if _misses_of_a_limit(known, told, left):
         return True
@@ -86,6 +87,20 @@ def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, st
     is_start, are_few = all(named[:count]), _FEW * len(left) <= count
     is_whole = _is_meant_whole(known, listed, told, left, step)
     return (is_start or are_few) and is_whole and not any(known.is_elsewhere(name, step) for name in names)
+
+
+def _counts_asked_for(known: Known, position: int) -> frozenset[int]:
+    """Return the counts in the task, without one that numbers what a call asks for: ``district 4``."""
+    call = known.reading.steps[position]
+    given = mapping(call.input[:HEAD]) if call.kind is StepKind.TOOL else {}
+    asked = known.asked.casefold()
+    numbered = {
+        value
+        for key, value in given.items()
+        if isinstance(value, int)
+        and re.search(rf"(?<!\w){re.escape(key.casefold())}\s#?{value}(?!\w)", asked)
+    }
+    return frozenset(counts_in(known.asked)) - numbered
 
 
 def _is_meant_whole(

@@ -683,3 +683,52 @@ def test_an_amount_that_a_rate_gives_is_no_change_of_unit() -> None:
     kept = looked_up('{"from": "CHF", "to": "EUR", "rate": 0.97}', name="rate")
     clue = mistake("What is it in EUR?", *looked_up('{"night_chf": 168}'), hotel, *kept, right)
     assert "529.20" in clue.reason
+
+
+LOOMS = (
+    '[{"maker": "Sette", "lead_days": 14}, {"maker": "Varga", "lead_days": 5},'
+    ' {"maker": "Holm", "lead_days": 8}]'
+)
+
+
+@pytest.mark.parametrize(
+    ("task", "answer", "is_right"),
+    [
+        ("Today is 4 May 2027. Who can deliver a loom by 13 May?", "Sette.", False),
+        ("Heute ist der 4. Mai 2027. Nenne zwei, die vor dem 13. Mai liefern.", "Sette und Varga.", False),
+        ("Today is 4 May 2027. Who can deliver a loom by 13 May?", "Holm.", True),
+        ("Today is 4 May 2027. Who can deliver a loom by 19 May?", "Sette.", True),
+        ("Today is 28 December 2027. Who can deliver before 10 January?", "Sette.", False),
+        ("Who can deliver a loom by 13 May?", "Sette.", True),
+        ("Today is 4 May 2027. I decide by 13 May: who has the best looms?", "Sette.", True),
+        ("Today is 4 May 2027. Compare all who deliver by 13 May.", "Sette 14, Varga 5, Holm 8 days.", True),
+    ],
+)
+def test_a_date_leaves_so_many_days_from_today(task: str, answer: str, is_right: bool) -> None:
+    clue = found(task, *looked_up(LOOMS), step("reader", answer))
+    assert (clue is None) is is_right
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_right"),
+    [
+        ("The bridge is open to cyclists only.", False),
+        ("It was open to cyclists only until 3 April 2027.", True),
+        ("The notice has expired, so I do not know.", True),
+        ("There is no notice for today.", True),
+    ],
+)
+def test_a_notice_that_ran_out_does_not_hold_today(answer: str, is_right: bool) -> None:
+    notice = '{"bridge": "Oude Brug", "notice": "open to cyclists only", "valid_until": "2027-04-03"}'
+    task = "May I cross the Oude Brug today (2027-09-14)?"
+    assert (found(task, *looked_up(notice), step("reader", answer)) is None) is is_right
+
+
+@pytest.mark.parametrize(
+    ("task", "is_right"),
+    [("List the valves of section 3.", False), ("List 3 valves of the section.", True)],
+)
+def test_the_number_of_a_section_is_no_count(task: str, is_right: bool) -> None:
+    valves = '{"valves": ["V-21", "V-24", "V-30", "V-37", "V-38"], "total": 5}'
+    steps = looked_up(valves, arguments='{"section": 3}')
+    assert (found(task, *steps, step("reader", "Three valves: V-21, V-24 and V-30.")) is None) is is_right
