@@ -262,20 +262,25 @@ def _is_told(known: Known, name: str) -> bool:
 
 
 def _renamed(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
-    """Yield words of an answer that nobody gave in place of a returned name that they share a part with.
+    """Yield the word of an answer that nobody gave in place of a returned name that it shares a part with.
 
-    Whoever says the word has two other values of the record beside it, which no other record of its list has.
+    Whoever says the word has two other values of the record beside it, which no other record of its list has,
+    and the answer names another record rightly. Several new names are proposals.
     """
-    small = answer.casefold()
-    strange = [one for one in dict.fromkeys(_WORD.findall(answer)) if not known.has(one.casefold())][:_MOST]
-    tables = [(position, rows) for position, text in known.results() for rows in tables_in(text)]
-    for position, rows in tables if strange else ():
-        named = [(row, name) for row in rows[:_MOST] for name in _names_of(row)]
-        unsaid = ((row, name) for row, name in named if name.casefold() not in small)
-        for (row, name), one in product(unsaid, strange):
-            others = (_values_besides(other, name) for other in rows if other is not row)
-            is_half = _is_half(one.casefold(), name.casefold())
-            if is_half and _tells_of(known, one, _values_besides(row, name), [*others]):
+    small, words = answer.casefold(), dict.fromkeys(_WORD.findall(answer))
+    for position, text in known.results():
+        for rows in tables_in(text):
+            named = [(row, name) for row in rows[:_MOST] for name in _names_of(row)]
+            unsaid = [(row, name) for row, name in named if name.casefold() not in small]
+            found = [
+                (name, one)
+                for (row, name), one in product(unsaid, words if len(unsaid) < len(named) else ())
+                if _is_half(one.casefold(), name.casefold())
+                and not known.has(one.casefold())
+                and _tells_of(known, one, row, name, [other for other in rows if other is not row])
+            ]
+            if len({name for name, _ in found}) == 1:
+                (name, one), *_ = found
                 value = Value(kind=ValueKind.NAME, key=name.casefold(), literal=name, start=0, end=0)
                 yield "the name", one, Told(value=value, position=position)
 
@@ -291,17 +296,22 @@ def _values_besides(row: Mapping[str, Scalar], name: str) -> frozenset[str]:
     return frozenset(map(str.casefold, values)) - {name.casefold()}
 
 
-def _tells_of(known: Known, word: str, values: frozenset[str], others: Sequence[frozenset[str]]) -> bool:
+def _tells_of(
+    known: Known, word: str, row: Mapping[str, Scalar], name: str, others: Sequence[Mapping[str, Scalar]]
+) -> bool:
     """Tell whether who first says a word has two values of a record beside it that no other record has."""
-    text = known.reading.outputs[known.first_with(word)]
+    text, values = known.reading.outputs[known.first_with(word)], _values_besides(row, name)
     lines = (words_in(line) & values for line in _CLAUSE.split(text) if word in line)
     return any(
-        len(beside) >= _LEAST_BESIDE and not any(beside <= other for other in others) for beside in lines
+        len(beside) >= _LEAST_BESIDE and not any(beside <= _values_besides(one, name) for one in others)
+        for beside in lines
     )
 
 
 def _is_half(one: str, name: str) -> bool:
     """Tell whether two words have one part in common: ids begin or end alike, names in letters do both."""
+    if one[:_LEAST_ALIKE] != name[:_LEAST_ALIKE] and one[-_LEAST_ALIKE:] != name[-_LEAST_ALIKE:]:
+        return False
     pairs = enumerate(zip(one, name, strict=False))
     start = next((at for at, (a, b) in pairs if a != b), min(len(one), len(name)))
     end = _shared_end(one[start:], name[start:])

@@ -35,6 +35,8 @@ _MOST_STEPS: Final = 60
 _LEAST_WORD: Final = 4
 """Letters of a word that a condition has in common with the task."""
 _SHOWN: Final = 60
+_MOST_KEYS: Final = 40
+"""Arguments of a call that are looked for in the task."""
 _LONGEST_NAME: Final = 4
 """Words of the longest text that only names an entry; a longer one describes it."""
 _FEW: Final = 3
@@ -93,14 +95,11 @@ def _counts_asked_for(known: Known, position: int) -> frozenset[int]:
     """Return the counts in the task, without one that numbers what a call asks for: ``district 4``."""
     call = known.reading.steps[position]
     given = mapping(call.input[:HEAD]) if call.kind is StepKind.TOOL else {}
-    asked = known.asked.casefold()
-    numbered = {
-        value
-        for key, value in given.items()
-        if isinstance(value, int)
-        and re.search(rf"(?<!\w){re.escape(key.casefold())}\s#?{value}(?!\w)", asked)
-    }
-    return frozenset(counts_in(known.asked)) - numbered
+    asked = known.asked
+    for key, value in given.items() if len(given) <= _MOST_KEYS else ():
+        if isinstance(value, int):
+            asked = re.sub(rf"(?<!\w){re.escape(key)}\s#?{value}(?!\w)", "", asked, flags=re.IGNORECASE)
+    return frozenset(counts_in(asked))
 
 
 def _is_meant_whole(

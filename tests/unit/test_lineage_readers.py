@@ -714,7 +714,7 @@ def test_a_date_leaves_so_many_days_from_today(task: str, answer: str, is_right:
     [
         ("The bridge is open to cyclists only.", False),
         ("It was open to cyclists only until 3 April 2027.", True),
-        ("The notice has expired, so I do not know.", True),
+        ("Open to cyclists only; but the notice has expired.", True),
         ("There is no notice for today.", True),
     ],
 )
@@ -726,9 +726,20 @@ def test_a_notice_that_ran_out_does_not_hold_today(answer: str, is_right: bool) 
 
 @pytest.mark.parametrize(
     ("task", "is_right"),
-    [("List the valves of section 3.", False), ("List 3 valves of the section.", True)],
+    [
+        ("List the valves of section 3.", False),
+        ("List 3 valves of the section.", True),
+        ("List 3 valves of section 3.", True),
+    ],
 )
 def test_the_number_of_a_section_is_no_count(task: str, is_right: bool) -> None:
     valves = '{"valves": ["V-21", "V-24", "V-30", "V-37", "V-38"], "total": 5}'
     steps = looked_up(valves, arguments='{"section": 3}')
     assert (found(task, *steps, step("reader", "Three valves: V-21, V-24 and V-30.")) is None) is is_right
+
+
+def test_a_notice_may_be_asked_for_as_it_was() -> None:
+    notice = '{"bridge": "Oude Brug", "notice": "open to cyclists only", "valid_until": "2027-04-03"}'
+    steps = (*looked_up(notice), step("reader", "The bridge was open to cyclists only."))
+    assert found("Today is 14 September 2027. What did the notice of March say?", *steps) is None
+    assert found("What does the notice of the bridge say today, 14 September 2027?", *steps) is not None

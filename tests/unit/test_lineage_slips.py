@@ -220,13 +220,14 @@ KILNS = (
 @pytest.mark.parametrize(
     ("answer", "is_right"),
     [
-        ("The Ostwindrofen fires cone 6 in 11.5 hours.", False),
-        ("Cone 10: glaze-small, 14 hours.", False),
+        ("The Ostwindrofen fires cone 6 in 11.5 hours, glaze-large cone 10.", False),
+        ("Cone 6: Ostwaldofen.\nCone 10: glaze-small, 14 hours.", False),
         ("Der Ostwald-Ofen brennt Kegel 6 in 11.5 Stunden.", True),
         ("Der Ostwaldöfen Betrieb: Kegel 6, 11.5 Stunden.", True),
         ("The eastern kiln fires cone 6 in 11.5 hours.", True),
         ("Cone 10: glaze-large takes 14 hours, glaze-small was sold.", True),
         ("A glaze-small kiln would need 9 hours.", True),
+        ("Call them Ostwindrofen (cone 6, 11.5 hours) and glaze-new (cone 10, 14 hours).", True),
         ("For cone 10 you need 11.5 hours in a glaze-medium kiln.", True),
     ],
 )
