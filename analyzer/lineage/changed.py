@@ -17,13 +17,13 @@ from analyzer.lineage.arguments import is_exchanged
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import agree, dates_in, digits_apart, follows, mistaken, without_dates
 from analyzer.lineage.deeds import sentence_at
-from analyzer.lineage.entries import Scalar, rows_in, strings_of
+from analyzer.lineage.entries import Scalar, rows_in, strings_of, tables_in
 from analyzer.lineage.figures import prose_of
 from analyzer.lineage.known import BEFORE, Known, Told, around, counts_in, words_in
 from analyzer.lineage.values import Value, ValueKind, values_in
 from analyzer.texts.numbers import numbers
 from analyzer.texts.run_view import HEAD
-from analyzer.texts.vocabulary import titles
+from analyzer.texts.vocabulary import titles, worded
 
 _MOST: Final = 40
 """Values of the answer that are looked at."""
@@ -47,6 +47,14 @@ _LEAST_PARTS: Final = 3
 _LONGEST_ID: Final = 60
 _LONGEST_NAME: Final = 4
 _MOST_NAMES: Final = 2_000
+_LEAST_ALIKE: Final = 4
+"""Letters at the beginning or the end of two names from which one may be taken for the other."""
+_LEAST_BESIDE: Final = 2
+"""Values of a record that tell which one is meant."""
+_LEAST_APART: Final = 2
+_FULL_NAME: Final = (2, 3, 4)
+_TITLED: Final = r"(?<!\w){person_title}\.?\s([^\W\d_][\w'’-]{2,40})"  # noqa: RUF001 - an apostrophe
+_CLAUSE: Final = re.compile(r"\n|(?<=[.!?])\s|;\s")
 
 
 def changed_values(known: Known) -> Iterator[Clue]:
@@ -54,7 +62,7 @@ def changed_values(known: Known) -> Iterator[Clue]:
     if known.is_blind or not known.has_results:
         return
     answer = prose_of(known.answer)
-    found = (_dates, _codes, _paths, _parts, _names, _words_of_names)
+    found = (_dates, _codes, _paths, _parts, _names, _words_of_names, _renamed, _addressed)
     for kind, stated, given in (one for find in found for one in find(answer, known)):
         yield _clue(known, kind, stated, given)
 
@@ -217,6 +225,102 @@ def _capitalises_nouns(runs: Sequence[Sequence[str]]) -> bool:
     """Tell whether a capital makes no name in these runs of words; the first word of each says nothing."""
     inner = [word for run in runs for word in run[1:]]
     return sum(word[0].isupper() for word in inner) > _CAPITALS * len(inner)
+
+
+def _addressed(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
+    """Yield people whom an answer addresses by a family name that nobody gave, and not by a returned one.
+
+    A returned name has two to four words, of which the first and the last begin with a capital.
+    """
+    titled = worded(_TITLED).finditer(answer)
+    strange = [one[1] for one in titled if one[1][0].isupper() and not _is_told(known, one[1])]
+    people = list(islice(_people(known), _MOST)) if strange else []
+    small = answer.casefold()
+    if people and not any(word in small for told in people for word in told.value.key.split()):
+        yield from (("the name", one, people[0]) for one in strange[:1])
+
+
+def _people(known: Known) -> Iterator[Told]:
+    """Yield what may be the full names of people in results."""
+    for position, text in known.results():
+        for _, name in strings_of(text):
+            words = name.split()
+            if len(words) in _FULL_NAME and all(map(_is_own_name, (words[0], words[-1]))):
+                value = Value(kind=ValueKind.NAME, key=name.casefold(), literal=name, start=0, end=0)
+                yield Told(value=value, position=position)
+
+
+def _is_own_name(word: str) -> bool:
+    return word[0].isupper() and not word.isupper() and all(one.isalpha() or one in "-'’" for one in word)  # noqa: RUF001 - an apostrophe
+
+
+def _is_told(known: Known, name: str) -> bool:
+    """Tell whether a text from outside has a word with the same beginning: the name in another case."""
+    start = name.casefold()[:_LEAST_ALIKE]
+    texts = (known.instructions, *(source.text for source in known.sources))
+    return known.has(name.casefold()) or any(start in text.casefold() for text in texts)
+
+
+def _renamed(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
+    """Yield the word of an answer that nobody gave in place of a returned name that it shares a part with.
+
+    Whoever says the word has two other values of the record beside it, which no other record of its list has,
+    and the answer names another record rightly. Several new names are proposals.
+    """
+    small, words = answer.casefold(), dict.fromkeys(_WORD.findall(answer))
+    for position, text in known.results():
+        for rows in tables_in(text):
+            named = [(row, name) for row in rows[:_MOST] for name in _names_of(row)]
+            unsaid = [(row, name) for row, name in named if name.casefold() not in small]
+            found = [
+                (name, one)
+                for (row, name), one in product(unsaid, words if len(unsaid) < len(named) else ())
+                if _is_half(one.casefold(), name.casefold())
+                and not known.has(one.casefold())
+                and _tells_of(known, one, row, name, [other for other in rows if other is not row])
+            ]
+            if len({name for name, _ in found}) == 1:
+                (name, one), *_ = found
+                value = Value(kind=ValueKind.NAME, key=name.casefold(), literal=name, start=0, end=0)
+                yield "the name", one, Told(value=value, position=position)
+
+
+def _names_of(row: Mapping[str, Scalar]) -> Iterator[str]:
+    """Yield the values of a record that are names of one word."""
+    texts = (value for value in row.values() if isinstance(value, str))
+    return (one for one in texts if _WORD.fullmatch(one) and len(one) <= _LONGEST_ID)
+
+
+def _values_besides(row: Mapping[str, Scalar], name: str) -> frozenset[str]:
+    values = (str(value).removesuffix(".0") for value in row.values() if not isinstance(value, bool))
+    return frozenset(map(str.casefold, values)) - {name.casefold()}
+
+
+def _tells_of(
+    known: Known, word: str, row: Mapping[str, Scalar], name: str, others: Sequence[Mapping[str, Scalar]]
+) -> bool:
+    """Tell whether who first says a word has two values of a record beside it that no other record has."""
+    text, values = known.reading.outputs[known.first_with(word)], _values_besides(row, name)
+    lines = (words_in(line) & values for line in _CLAUSE.split(text) if word in line)
+    return any(
+        len(beside) >= _LEAST_BESIDE and not any(beside <= _values_besides(one, name) for one in others)
+        for beside in lines
+    )
+
+
+def _is_half(one: str, name: str) -> bool:
+    """Tell whether two words have one part in common: ids begin or end alike, names in letters do both."""
+    if one[:_LEAST_ALIKE] != name[:_LEAST_ALIKE] and one[-_LEAST_ALIKE:] != name[-_LEAST_ALIKE:]:
+        return False
+    pairs = enumerate(zip(one, name, strict=False))
+    start = next((at for at, (a, b) in pairs if a != b), min(len(one), len(name)))
+    end = _shared_end(one[start:], name[start:])
+    is_alike = (max if _has_parts(one) and _has_parts(name) else min)(start, end) >= _LEAST_ALIKE
+    return is_alike and min(len(one), len(name)) - start - end >= _LEAST_APART
+
+
+def _has_parts(name: str) -> bool:
+    return not name.isalpha()
 
 
 def _runs_of_words(text: str) -> list[list[str]]:

@@ -24,6 +24,7 @@ from analyzer.texts.run_view import HEAD
 from analyzer.texts.tool_names import looks_up
 from analyzer.texts.vocabulary import number_words, phrases, weekdays_in
 from analyzer.texts.wordings import languages_in
+from semconv.dialects.reading.values import mapping
 from semconv.model import StepKind
 
 _LEAST: Final = 3
@@ -34,6 +35,8 @@ _MOST_STEPS: Final = 60
 _LEAST_WORD: Final = 4
 """Letters of a word that a condition has in common with the task."""
 _SHOWN: Final = 60
+_MOST_KEYS: Final = 40
+"""Arguments of a call that are looked for in the task."""
 _LONGEST_NAME: Final = 4
 """Words of the longest text that only names an entry; a longer one describes it."""
 _FEW: Final = 3
@@ -70,7 +73,7 @@ def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, st
     count = sum(named)
     told = [entry for entry, is_named in zip(listed.entries, named, strict=True) if is_named]
     left = [entry for entry, is_named in zip(listed.entries, named, strict=True) if not is_named]
-    if count in counts_in(known.asked):
+    if count in _counts_asked_for(known, step):
         return False  # so many were asked for
     if _misses_of_a_limit(known, told, left):
         return True
@@ -86,6 +89,17 @@ def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, st
     is_start, are_few = all(named[:count]), _FEW * len(left) <= count
     is_whole = _is_meant_whole(known, listed, told, left, step)
     return (is_start or are_few) and is_whole and not any(known.is_elsewhere(name, step) for name in names)
+
+
+def _counts_asked_for(known: Known, position: int) -> frozenset[int]:
+    """Return the counts in the task, without one that numbers what a call asks for: ``district 4``."""
+    call = known.reading.steps[position]
+    given = mapping(call.input[:HEAD]) if call.kind is StepKind.TOOL else {}
+    asked = known.asked
+    for key, value in given.items() if len(given) <= _MOST_KEYS else ():
+        if isinstance(value, int):
+            asked = re.sub(rf"(?<!\w){re.escape(key)}\s#?{value}(?!\w)", "", asked, flags=re.IGNORECASE)
+    return frozenset(counts_in(asked))
 
 
 def _is_meant_whole(

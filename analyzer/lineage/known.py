@@ -286,8 +286,11 @@ class Known:
         return last
 
     def first_with(self, literal: str, after: int = BEFORE) -> int:
-        """Return the position of the first step of an agent that has a text, as ``first_said`` does."""
-        return self.first_said(lambda text: literal in text, after)
+        """Return the position of the first step of an agent that has a text, as ``first_said`` does.
+
+        ``9 March`` does not stand in ``19 March``.
+        """
+        return self.first_said(lambda text: _has_whole(text, literal), after)
 
     def first_stating(self, value: float, after: int = BEFORE) -> int:
         """Return the position of the first step of an agent that gives a figure, as ``first_said`` does."""
@@ -341,6 +344,17 @@ def around(text: str, literal: str, reach: int = 50) -> str:
     """Return a text's words around the first place of a literal; empty if it does not have it."""
     at = text.find(literal)
     return excerpt(text, at, at + len(literal), before=reach, after=reach) if at >= 0 else ""
+
+
+def _has_whole(text: str, literal: str) -> bool:
+    """Tell whether a text has a literal without a digit before its first one, or after its last one."""
+    at = text.find(literal)
+    while at >= 0:
+        pairs = (text[max(0, at - 1) : at + 1], text[at + len(literal) - 1 : at + len(literal) + 1])
+        if not any(len(pair) > 1 and pair.isdigit() for pair in pairs):
+            return True
+        at = text.find(literal, at + 1)
+    return False
 
 
 def place_of(source: Source) -> int:

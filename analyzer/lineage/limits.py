@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import date
 from itertools import pairwise
 from typing import Final, TypeAlias
 
@@ -43,6 +44,7 @@ _HOUR: Final = re.compile(
     r"(?<![\d:.,])([01]?\d|2[0-3])\s?(?:uhr|uur|h|heures?|時|时|点|點|시)(?![\w:])", re.IGNORECASE
 )
 """A full hour, right after the word of a limit: elsewhere ``14 h`` is a duration."""
+_DAYS: Final = ("time", "d")
 _MONEY: Final = CURRENCY_CODES | {"kr", "kč", "ft", "lei", "руб", "грн", "лв"}  # noqa: RUF001 - Russian
 
 
@@ -85,7 +87,7 @@ def broken_limits(known: Known) -> Iterator[Clue]:
     """Yield the limits of the task that the named entry of a list breaks while another keeps them."""
     answer = known.answer
     lists = [listed for _, text in known.results() for listed in lists_in(text)] if answer else []
-    limits = list(_limits(known)) if lists else []
+    limits = [*_limits(known), *_days_left(known)] if lists else []
     if not limits or known.admits_fault or has_alternative(known.asked):
         return
     small, words = answer.casefold(), words_in(answer)
@@ -94,9 +96,9 @@ def broken_limits(known: Known) -> Iterator[Clue]:
         is_row = _are_one_list(named, small)
         is_choice = len(named) < len(listed.entries) or is_row
         is_count = is_choice and len(named) in counts_in(answer)
-        is_wanted = is_row and 1 < len(named) in counts_in(known.asked)
+        is_wanted = is_choice and 1 < len(named) in counts_in(known.asked)
         meant = [
-            limit for limit in limits if len(named) == 1 or is_wanted or (is_count and limit.read is _day)
+            limit for limit in limits if len(named) == 1 or is_wanted or (is_count and limit.read in _OF_DAYS)
         ]
         chosen = ((limit, _breaking(listed, limit, named, small)) for limit in meant)
         yield from (_clue(known, limit, *found) for limit, found in chosen if found is not None)
@@ -129,6 +131,30 @@ def _limits(known: Known) -> Iterator[_Limit]:
                     is_upper = is_most == (denial is None)
                     dimension = read.measure[0] if isinstance(read, _OfUnit) else ""
                     yield _Limit(words=words, is_most=is_upper, value=value, read=read, dimension=dimension)
+
+
+def _days_left(known: Known) -> Iterator[_Limit]:
+    """Yield how many days are left until a date that limits, if the task says which day is today."""
+    today = next(_todays(known), None)
+    for found in phrases("before", known.languages).finditer(known.asked) if today else ():
+        ahead = known.asked[found.end() : found.end() + 2 * _GAP]
+        day = next((one for one in dates_in(ahead) if one.start <= _GAP), None)
+        if today is None or day is None or _is_no_limit(known.asked, found, day.end, _day_in):
+            continue
+        (one, *others) = day.readings
+        year = one.year or today.year + ((one.month, one.day) < (today.month, today.day))
+        if not others:
+            left = (date(year, one.month, one.day) - today).days
+            words = known.asked[found.start() : found.end() + day.end]
+            yield _Limit(words=words, is_most=True, value=left, read=_OfUnit(measure=_DAYS), dimension="time")
+
+
+def _todays(known: Known) -> Iterator[date]:
+    """Yield the days that stand right after a word such as ``today``, with their years."""
+    for found in phrases("current", known.languages).finditer(known.asked):
+        ahead = known.asked[found.end() : found.end() + 2 * _GAP]
+        days = [one for one in dates_in(ahead) if one.start <= _GAP and len(one.readings) == 1]
+        yield from (date(*one.readings[0]) for one in days[:1] if one.readings[0].year)
 
 
 def _is_no_limit(asked: str, word: re.Match[str], end: int, find: Callable[..., _Ahead]) -> bool:
@@ -225,6 +251,8 @@ def _price(key: str, value: Scalar) -> float | None:
 
 _NOTHING: Final[_Ahead] = (None, 0, _price)
 _DATED: Final = (_time_in, _day_in)
+_OF_DAYS: Final = (_day, _OfUnit(measure=_DAYS))
+"""What reads the columns of dates, and of days until then."""
 _KINDS: Final = (
     ("before", True, _DATED),
     ("after", False, _DATED),

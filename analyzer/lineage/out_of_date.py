@@ -9,12 +9,13 @@ from typing import Any, Final
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import DateFound, Day, agree, clocks_in, dates_in, years_in
-from analyzer.lineage.entries import document_in
+from analyzer.lineage.deeds import SENTENCE
+from analyzer.lineage.entries import document_in, strings_of
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import BEFORE, Known
 from analyzer.texts.numbers import measure_of
 from analyzer.texts.run_view import HEAD
-from analyzer.texts.vocabulary import denies, worded
+from analyzer.texts.vocabulary import denies, phrases, worded, words_for
 from semconv.model import StepKind
 
 _OF_DATA: Final = r"{data_time_key}(?:_?(?:at|on|am|em|al|op))?$"
@@ -28,6 +29,9 @@ _MOST_WORDS: Final = 2
 _MONTH: Final = 31
 _HALF_YEAR: Final = 183
 _FEW_KEYS: Final = 4
+_ASKS: Final = ("?", "？", "؟")  # noqa: RUF001 - question marks of other scripts
+_LEAST_TEXT: Final = 6
+"""Characters of a text that an answer has from a result, and not by chance."""
 
 
 def outdated_results(known: Known) -> Iterator[Clue]:
@@ -37,12 +41,49 @@ def outdated_results(known: Known) -> Iterator[Clue]:
     if not answer or today is None or known.admits_fault or denies(answer):
         return
     stated = {figure.value for figure in figures(answer)}
+    is_past = worded("{expired}").search(answer) is not None or not _asks_about_today(known)
     for step, text in known.results():
         row = _record(text)
         found = _old(row, today, answer)
         used = stated & _numbers(row)
         if found is not None and used:
             yield _clue(known, step, found, min(used))
+            continue
+        expired = None if is_past else _expired(row, today, answer)
+        if expired is not None and (told := _told_of(text, expired, answer)):
+            yield _expired_clue(known, step, expired, told)
+
+
+def _expired(row: Mapping[str, Any], today: date, answer: str) -> DateFound | None:
+    """Return the last day on which a record held, if it is over and the answer does not give it."""
+    for key, value in row.items():
+        is_end = key.casefold().replace("_", "").replace(" ", "") in words_for("expiry_key")
+        found = dates_in(value) if is_end and isinstance(value, str) else ()
+        days = found[0].readings if len(found) == 1 else ()
+        if len(days) == 1 and days[0].year and date(*days[0]) < today:
+            return None if any(agree(found[0], one) for one in dates_in(answer)) else found[0]
+    return None
+
+
+def _asks_about_today(known: Known) -> bool:
+    """Tell whether a word such as ``today`` stands in a question, if the task has one."""
+    sentences = [one[0] for one in SENTENCE.finditer(known.asked)]
+    questions = [one for one in sentences if one.rstrip().endswith(_ASKS)]
+    current = phrases("current", known.languages)
+    return not questions or any(current.search(one) for one in questions)
+
+
+def _told_of(text: str, besides: DateFound, answer: str) -> str:
+    """Return a text of several words, or a longer one, that an answer has from a result; empty if none."""
+    small = answer.casefold()
+    values = (value for _, value in strings_of(text) if besides.literal not in value)
+    return next((one for one in values if len(one) >= _LEAST_TEXT and one.casefold() in small), "")
+
+
+def _expired_clue(known: Known, source: int, found: DateFound, told: str) -> Clue:
+    position = known.first_said(lambda text: told.casefold() in text.casefold(), after=source)
+    reason = f"answered for today with what {known.giver(source)} returned until {found.literal}"
+    return known.clue(position, ClueKind.OUT_OF_DATE, reason, known.quote(source, found.literal))
 
 
 def other_years(known: Known) -> Iterator[Clue]:

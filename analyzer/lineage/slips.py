@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Final
@@ -18,11 +18,12 @@ from analyzer.lineage.claims import MOST_PLAIN, Judged, World, answer_prose, jud
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import sentence_at
 from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, near_miss, results_of, results_of_both
-from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, words_of
+from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, prose_of, words_of
 from analyzer.lineage.known import counts_in, known_of
 from analyzer.lineage.sources import columns_of, is_blind, results, sources
 from analyzer.texts.numbers import measure_of
 from analyzer.texts.run_view import HEAD, Reading
+from semconv.model import StepKind
 
 _MOST_STEPS_APART: Final = 12
 _LEAST_COLUMN: Final = 3
@@ -37,6 +38,8 @@ _EXCHANGED: Final = 2
 """Places in which a figure differs from another with two digits exchanged."""
 _FEWEST_WORKED: Final = 2
 _MOST_WORKED: Final = 5
+_MOST_SAID: Final = 40
+"""Latest figures of other agents that are compared."""
 _EXCHANGES: Final = 2
 """Chance, in units of one number of as many digits, that a figure has the digits of a result: reasoned."""
 _NOUN: Final = 3
@@ -94,26 +97,45 @@ def _slipped(reading: Reading, held: Judged, claim: Figure) -> _Instead | None:
 
 def _slipped_as(reading: Reading, held: Judged, claim: Figure) -> _Instead | None:
     """Return the figure that an answer gives with a slip: a returned, a converted or a computed one."""
-    returned = _returned_nearly(held, claim) or _of_the_noun_asked_for(reading, held, claim)
+    returned = _given_nearly(held, claim, held.world.results) or _of_the_noun_asked_for(reading, held, claim)
     if returned is not None:
         step, figure = returned
         text = f"{reading.steps[step].target or 'the tool'} returned {figure.shown}"
         return _Instead(text=text, quote=(step, figure.literal))
-    find = (_computed_nearly, _added_up_nearly, _worked_out_nearly)
+    if (heard := _given_nearly(held, claim, _worked_out_by_others(reading, held, claim))) is not None:
+        step, figure = heard
+        text = f"step {reading.steps[step].index} had {figure.shown}"
+        return _Instead(text=text, quote=(step, figure.literal))
+    find = (_computed_nearly, _added_up_nearly, _worked_out_nearly, _priced_nearly)
     found = next(filter(None, (one(reading, held, claim) for one in find)), "")
     return _Instead(text=found) if found else None
 
 
-def _returned_nearly(held: Judged, claim: Figure) -> tuple[int, Figure] | None:
-    """Return the figure of a result from which one differs by a slip; the most alike if there are several.
+def _worked_out_by_others(reading: Reading, held: Judged, claim: Figure) -> Sequence[tuple[int, Figure]]:
+    """Return the figures that no result has and that other agents said before a step did."""
+    author = _introduced(reading, claim)
+    said = (
+        (place, figure)
+        for place, step in enumerate(reading.steps[:author])
+        if step.kind is not StepKind.TOOL and step.agent != reading.steps[author].agent
+        for figure in figures(prose_of(reading.outputs[place]))
+    )
+    told = [each for each in said if not each[1].is_small and not held.world.gives(each[1])][-_MOST_SAID:]
+    return [] if any(abs(figure.value) == abs(claim.value) for _, figure in told) else told
+
+
+def _given_nearly(
+    held: Judged, claim: Figure, given: Sequence[tuple[int, Figure]]
+) -> tuple[int, Figure] | None:
+    """Return the given figure from which one differs by a slip; the most alike if there are several.
 
     A figure that differs in one digit is also what adding a round amount gives, so a known amount of which
     the difference is a small multiple excuses it.
     """
     stated = {figure.value for figure in held.claims}
-    unlike = [each for each in held.world.results if each[1].value not in stated and _may_be(claim, each[1])]
+    unlike = [each for each in given if each[1].value not in stated and _may_be(claim, each[1])]
     many = len({figure.value for _, figure in unlike})
-    is_only = len({figure.value for _, figure in held.world.results}) == 1
+    is_only = given is held.world.results and len({figure.value for _, figure in given}) == 1
     near = [
         each
         for each in unlike
@@ -229,6 +251,35 @@ def _worked_out_nearly(reading: Reading, held: Judged, claim: Figure) -> str:
         return ""  # four of them give it
     is_rare = len(results) * _EXCHANGES <= BY_CHANCE * 10 ** (len(claim.literal_digits) - 1)
     return f"its figures give {float(near[0]):,.{decimals}f}" if len(near) == 1 and is_rare else ""
+
+
+def _priced_nearly(reading: Reading, _held: Judged, claim: Figure) -> str:
+    """Return what so many of one amount and one other come to, if a figure differs from it in one digit.
+
+    The text has just these two amounts before it, and the sentence just one number of things.
+    """
+    if claim.unit not in CURRENCY_CODES:
+        return ""
+    text = prose_of(reading.outputs[_introduced(reading, claim)])
+    said = figures(text)
+    own = next((one for one in said if one.value == claim.value), None)
+    amounts = [one for one in said if own and one.end <= own.start and one.unit == claim.unit]
+    sentence = sentence_at(text, own.start) if own else ""
+    counts = [one for one in counts_in(sentence) if one > 1 and one not in {each.value for each in said}]
+    if len(amounts) != 2 or len(counts) != 1:
+        return ""
+    (one, other), (count,) = amounts, counts
+    if any(map(claim.is_about, results_of([one.value, other.value, float(count)]))):
+        return ""
+    totals = {count * a.value + b.value for a, b in ((one, other), (other, one))}
+    near = [total for total in totals if _is_one_digit_off(claim, total)]
+    return f"its figures give {near[0]:,.10g}" if len(near) == 1 else ""
+
+
+def _is_one_digit_off(claim: Figure, value: float) -> bool:
+    right = f"{value:.{max(0, round(-math.log10(claim.step)))}f}".replace(".", "")
+    ours = claim.literal_digits
+    return len(ours) == len(right) and sum(a != b for a, b in zip(ours, right, strict=True)) == 1
 
 
 def _is_reordered(claim: Figure, right: str) -> bool:

@@ -52,7 +52,7 @@ _BYTES: Final = 1e6
 _SIZES: Final[Mapping[str, tuple[float, ...]]] = {
     "ug": (1e-6,), "mg": (1e-3,), "g": (1.0,), "kg": (1e3,), "t": (1e6,),
     "mm": (1e-3,), "cm": (1e-2,), "m": (1.0,), "km": (1e3,),
-    "ml": (1e-3,), "cl": (1e-2,), "l": (1.0,),
+    "ml": (1e-3,), "cl": (1e-2,), "dl": (0.1,), "l": (1.0,), "hl": (1e2,),
     "mm2": (1e-6,), "cm2": (1e-4,), "m2": (1.0,), "ha": (1e4,), "km2": (1e6,),
     "wh": (1.0,), "kwh": (1e3,), "mwh": (1e6,), "w": (1.0,), "kw": (1e3,), "mw": (1e6,),
     "ms": (1e-3,), "s": (1.0,), "min": (60.0,), "h": (3600.0,),
@@ -308,7 +308,7 @@ def _rates(known: Known, position: int, figure: Figure) -> frozenset[float]:
     beside = known.reading.outputs[position][max(0, figure.start - _BESIDE) : figure.end + _BESIDE]
     given = (one.value for source in known.sources for one in source.figures)
     stated = (one.value for one in figures(beside))
-    rates = {*given, *stated, *map(float, (*known.counts, *counts_in(beside)))} - {0.0}
+    rates = {*given, *stated, *map(float, (*known.counts, *counts_in(beside)))} - {0.0, 1.0}
     parts = {each for rate in rates for each in (1 / rate, rate / 100)}
     return frozenset((rates | parts) - {1.0})
 

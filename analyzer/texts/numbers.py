@@ -90,8 +90,9 @@ def worth(literal: str) -> float:
 _SPELLINGS: Final[dict[str, tuple[str, ...]]] = {
     "time": (
         "ms millisecond millisekunden", "s sec second sekunden sekunde seconde segundo",
-        "min minute minuten minuto", "h hr hour stunde stunden heure hora", "d day", "week", "month",
-        "quarter", "y yr year", "decade", "century centurie",
+        "min minute minuten minuto", "h hr hour stunde stunden heure hora",
+        "d day tag tage tagen jour día dia giorno giorni dag dagen dní dni gün дней 日 天 일", "week",
+        "month", "quarter", "y yr year", "decade", "century centurie",
     ),
     "length": (
         "mm millimeter millimetre millimètre milímetro millimetro",
@@ -108,7 +109,8 @@ _SPELLINGS: Final[dict[str, tuple[str, ...]]] = {
         "oz ounce", "lb pound", "t ton tonne tonnen tonelada tonnellata",
     ),
     "volume": (
-        "ml milliliter millilitre mililitro", "cl", "l liter litre litro", "tsp teaspoon", "tbsp tablespoon",
+        "ml milliliter millilitre mililitro", "cl", "dl", "l liter litre litro",
+        "hl hectoliter hectolitre hektoliter hectolitro", "tsp teaspoon", "tbsp tablespoon",
         "cup",
     ),
     "data": (

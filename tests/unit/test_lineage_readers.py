@@ -73,6 +73,16 @@ def test_the_agent_that_changed_a_date_is_blamed_and_not_the_one_that_repeats_it
     assert clue.step == 2
 
 
+def test_a_day_does_not_stand_in_another_one_with_a_digit_more() -> None:
+    clue = mistake(
+        "When does it open?",
+        *looked_up('{"fair": "Linden", "opens": "2027-03-12"}'),
+        step("planner", "It opens on 12 March 2027."),
+        step("host", "Dear guest, it opens on 2 March 2027."),
+    )
+    assert clue.step == 3
+
+
 LINT = '{"warnings": [{"file": "lib/parse.c", "line": 12}, {"file": "lib/emit.c", "line": 88}]}'
 
 
@@ -533,6 +543,10 @@ def test_an_entry_beyond_the_limit_that_was_asked_for_is_not_left_out(answer: st
         ('{"fed": "3.42 MWh", "per_kwh": 0.055}', "342 kWh x 0.055 = 18.81.", False),
         ('{"fed": "3.42 MWh", "per_kwh": 0.055}', "3,420 kWh x 0.055 = 188.10.", True),
         ('{"sack": "7.25 kg"}', "They are 72,500 g.", False),
+        ('{"vat_l": 8140}', "Le cuvier contient 8140 hl.", False),
+        ('{"vat_l": 8140}', "Le cuvier contient 81,4 hl.", True),
+        ('{"pipe_mm": 2350, "pieces": 1}', "The pipe is 23.5 m long.", False),
+        ('{"pipe_mm": 2350, "pieces": 1}', "The pipe is 2.35 m long.", True),
         ('{"v": "3.75 l"}', "Son 375 ml.", False),
         ('{"currency": "JPY", "days": [{"amount": 4825000}]}', "It is ¥48,250.", False),
         ('{"currency": "JPY", "days": [{"amount": 4825000}]}', "It is ¥4,825,000.", True),
@@ -669,3 +683,63 @@ def test_an_amount_that_a_rate_gives_is_no_change_of_unit() -> None:
     kept = looked_up('{"from": "CHF", "to": "EUR", "rate": 0.97}', name="rate")
     clue = mistake("What is it in EUR?", *looked_up('{"night_chf": 168}'), hotel, *kept, right)
     assert "529.20" in clue.reason
+
+
+LOOMS = (
+    '[{"maker": "Sette", "lead_days": 14}, {"maker": "Varga", "lead_days": 5},'
+    ' {"maker": "Holm", "lead_days": 8}]'
+)
+
+
+@pytest.mark.parametrize(
+    ("task", "answer", "is_right"),
+    [
+        ("Today is 4 May 2027. Who can deliver a loom by 13 May?", "Sette.", False),
+        ("Heute ist der 4. Mai 2027. Nenne zwei, die vor dem 13. Mai liefern.", "Sette und Varga.", False),
+        ("Today is 4 May 2027. Who can deliver a loom by 13 May?", "Holm.", True),
+        ("Today is 4 May 2027. Who can deliver a loom by 19 May?", "Sette.", True),
+        ("Today is 28 December 2027. Who can deliver before 10 January?", "Sette.", False),
+        ("Who can deliver a loom by 13 May?", "Sette.", True),
+        ("Today is 4 May 2027. I decide by 13 May: who has the best looms?", "Sette.", True),
+        ("Today is 4 May 2027. Compare all who deliver by 13 May.", "Sette 14, Varga 5, Holm 8 days.", True),
+    ],
+)
+def test_a_date_leaves_so_many_days_from_today(task: str, answer: str, is_right: bool) -> None:
+    clue = found(task, *looked_up(LOOMS), step("reader", answer))
+    assert (clue is None) is is_right
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_right"),
+    [
+        ("The bridge is open to cyclists only.", False),
+        ("It was open to cyclists only until 3 April 2027.", True),
+        ("Open to cyclists only; but the notice has expired.", True),
+        ("There is no notice for today.", True),
+    ],
+)
+def test_a_notice_that_ran_out_does_not_hold_today(answer: str, is_right: bool) -> None:
+    notice = '{"bridge": "Oude Brug", "notice": "open to cyclists only", "valid_until": "2027-04-03"}'
+    task = "May I cross the Oude Brug today (2027-09-14)?"
+    assert (found(task, *looked_up(notice), step("reader", answer)) is None) is is_right
+
+
+@pytest.mark.parametrize(
+    ("task", "is_right"),
+    [
+        ("List the valves of section 3.", False),
+        ("List 3 valves of the section.", True),
+        ("List 3 valves of section 3.", True),
+    ],
+)
+def test_the_number_of_a_section_is_no_count(task: str, is_right: bool) -> None:
+    valves = '{"valves": ["V-21", "V-24", "V-30", "V-37", "V-38"], "total": 5}'
+    steps = looked_up(valves, arguments='{"section": 3}')
+    assert (found(task, *steps, step("reader", "Three valves: V-21, V-24 and V-30.")) is None) is is_right
+
+
+def test_a_notice_may_be_asked_for_as_it_was() -> None:
+    notice = '{"bridge": "Oude Brug", "notice": "open to cyclists only", "valid_until": "2027-04-03"}'
+    steps = (*looked_up(notice), step("reader", "The bridge was open to cyclists only."))
+    assert found("Today is 14 September 2027. What did the notice of March say?", *steps) is None
+    assert found("What does the notice of the bridge say today, 14 September 2027?", *steps) is not None

@@ -209,3 +209,87 @@ def test_a_task_that_is_a_sum_has_one_answer(task: str, answer: str, is_right: b
     clues = [*wrong_sums(read(run(step("solver", answer), task=task, output=answer)))]
     assert (not clues) is is_right
     assert is_right or weigh(clues).probability > SUSPECTED
+
+
+KILNS = (
+    '{"kilns": [{"kiln": "Ostwaldofen", "cone": 6, "hours": 11.5},'
+    ' {"kiln": "glaze-large", "cone": 10, "hours": 14.0}]}'
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_right"),
+    [
+        ("The Ostwindrofen fires cone 6 in 11.5 hours, glaze-large cone 10.", False),
+        ("Cone 6: Ostwaldofen.\nCone 10: glaze-small, 14 hours.", False),
+        ("Der Ostwald-Ofen brennt Kegel 6 in 11.5 Stunden.", True),
+        ("Der Ostwaldöfen Betrieb: Kegel 6, 11.5 Stunden.", True),
+        ("The eastern kiln fires cone 6 in 11.5 hours.", True),
+        ("Cone 10: glaze-large takes 14 hours, glaze-small was sold.", True),
+        ("A glaze-small kiln would need 9 hours.", True),
+        ("Call them Ostwindrofen (cone 6, 11.5 hours) and glaze-new (cone 10, 14 hours).", True),
+        ("For cone 10 you need 11.5 hours in a glaze-medium kiln.", True),
+    ],
+)
+def test_a_name_that_shares_a_part_stands_beside_the_values_of_another(answer: str, is_right: bool) -> None:
+    clue = found("Which kilns are there?", *looked_up(KILNS, "kilns"), step("reader", answer))
+    assert (clue is None) is is_right
+
+
+PATIENT = '{"visit": 81, "owner": {"name": "Jolanda van Rijn"}, "animal": "Pip", "state": "ready"}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_right"),
+    [
+        ("Dear Mrs Okafor, Pip is ready.", False),
+        ("Geachte mevrouw Bakker, Pip is klaar.", False),
+        ("Dear Mrs van Rijn, Pip is ready.", True),
+        ("Dear Jolanda, Pip is ready.", True),
+        ("Dear Mr Haldane, Pip is ready.", True),
+        ("Dear Madam, Pip is ready.", True),
+        ("Jolanda van Rijn's Pip is ready; ask for Mrs Okafor.", True),
+    ],
+)
+def test_a_letter_is_for_the_person_of_the_record(answer: str, is_right: bool) -> None:
+    task = "Write to the owner for visit 81; sign for Mr Haldane."
+    clue = found(task, *looked_up(PATIENT, "visit 81"), step("reader", answer))
+    assert (clue is None) is is_right
+
+
+@pytest.mark.parametrize(
+    ("said", "is_right"),
+    [
+        ("A tent is €62, the deposit €45. Four tents with the deposit: €393.", False),
+        ("Ein Zelt kostet 62 €, die Kaution 45 €. Vier Zelte mit Kaution: 393 €.", False),
+        ("A tent is €62, the deposit €45. Four tents with the deposit: €293.", True),
+        ("A tent is €62, the deposit €45. Four tents and three stoves come to €393.", True),
+        ("A tent is €62, the deposit €45. Four tents: €248, and we ask €331 for a week.", True),
+        ("A tent is €62, the deposit €45. The season costs €393.", True),
+    ],
+)
+def test_so_many_of_one_amount_and_another(said: str, is_right: bool) -> None:
+    tents = '{"tent_day": 62, "deposit": 45, "currency": "EUR"}'
+    steps = (*looked_up(tents, "tents"), step("reader", said))
+    reading = read(run(*steps, task="What do they cost?", output=said))
+    assert (not any(True for _ in wrong_figures(reading))) is is_right
+
+
+@pytest.mark.parametrize(
+    ("more", "answer", "is_right"),
+    [
+        ("", "The share is €287 and the fund gets €1,163.", False),
+        ("", "The share is €187 and the fund gets €1,063.", True),
+        (', "bonus": 100', "With the bonus of 100 the share is €287.", True),
+    ],
+)
+def test_what_another_agent_worked_out_is_passed_on_with_a_slip(
+    more: str, answer: str, is_right: bool
+) -> None:
+    steps = (
+        *looked_up(f'{{"raised": 1250, "share_percent": 15{more}}}', "raffle"),
+        step("reader", "It raised 1,250. The share is 15 %, 187 euros, so the fund gets 1,063."),
+        step("host", answer),
+    )
+    reading = read(run(*steps, task="How is it divided?", output=answer))
+    assert (not any(True for _ in wrong_figures(reading))) is is_right
