@@ -12,7 +12,7 @@ from pathlib import Path
 
 from analyzer.analyses.codec import write_answer
 from analyzer.analyses.composition import open_span_keeper
-from analyzer.cli.kept_runs import open_kept, opened_store
+from analyzer.cli.kept_runs import neither, open_kept, opened_store
 from analyzer.cli.output import CommandFailed, WrongUsage
 from analyzer.cli.recorded_runs import STANDARD_INPUT, RecordedRun, load_runs, may_be_id, reader_here
 from analyzer.experiment.findings import Experiment, KeptArms, attribution_of
@@ -84,7 +84,7 @@ def kept_of(run: str, tenant: str | None) -> KeptTrace | None:
     try:
         return open_kept(run, tenant=tenant)
     except (AnalyzerError, CollectorError) as error:
-        raise WrongUsage(f"{run}: no such file, and no kept run: {error}") from error
+        raise neither(run, error) from error
 
 
 def _recorded(run: str, logs: Sequence[Path]) -> Run:

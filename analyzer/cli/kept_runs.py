@@ -7,12 +7,9 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
-from analyzer.cli.output import (
-    CommandFailed,
-    optional,
-)
+from analyzer.cli.output import CommandFailed, WrongUsage, optional
 from analyzer.inquiry.calibration import Worth
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.kept_trace import KeptTrace, kept_trace
@@ -34,6 +31,21 @@ DataDirOption = Annotated[
 ]
 
 
+class NoStore(CommandFailed):
+    """No service has kept anything in the data directory yet."""
+
+    def __init__(self, folder: Path, content: str) -> None:
+        """Name the directory, and the data that the command looks for."""
+        super().__init__(f"{folder}: holds no {content}: expected the data directory of `blamespan serve`")
+        self.folder: Final = folder
+
+
+def neither(name: str, error: Exception) -> WrongUsage:
+    """Return the refusal of a name that is no file's; ``error`` says why it is no kept run's either."""
+    why = f"nothing is kept in {error.folder}" if isinstance(error, NoStore) else error
+    return WrongUsage(f"{name}: no such file, and {why}")
+
+
 @contextmanager
 def opened_store(settings: Settings, content: str) -> Iterator[StoreConnection]:
     """Open the store, even if a service is using it; ``content`` names the data that the command looks for.
@@ -44,9 +56,7 @@ def opened_store(settings: Settings, content: str) -> Iterator[StoreConnection]:
     """
     place = settings.store_place
     if isinstance(place, Path) and not place.is_file():
-        raise CommandFailed(
-            f"{settings.data_dir}: holds no {content}: expected the data directory of `blamespan serve`"
-        )
+        raise NoStore(settings.data_dir, content)
     with closing(open_database(place)) as database, closing(database.connect()) as db:
         yield db
 

@@ -11,6 +11,7 @@ that says what was expected.
 from __future__ import annotations
 
 import gc
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -145,7 +146,7 @@ def run(arguments: Sequence[str] | None = None, app_of: Callable[[Sequence[str]]
         code = app_of(words)(args=words, standalone_mode=False)
     except typer.TyperException as error:
         if message := error.format_message():  # empty if the help was shown instead
-            complain(message)
+            complain(_plainly(message, words))
         return error.exit_code
     except (WrongUsage, UnknownMethod, ModelNeeded) as error:
         complain(str(error))
@@ -156,6 +157,26 @@ def run(arguments: Sequence[str] | None = None, app_of: Callable[[Sequence[str]]
     except (typer.Abort, KeyboardInterrupt):
         return 130
     return code if isinstance(code, int) else 0
+
+
+_PLAINLY: Final[Mapping[str, str]] = {
+    r"Value error, ": "",
+    r"Input should be a valid number\b.*": "expected a number",
+    r"Input should be a valid integer\b.*": "expected a whole number",
+    r"Input should be less than or equal to ": "expected at most ",
+    r"Input should be greater than or equal to ": "expected at least ",
+}
+"""What the parser says of a value, as patterns, and what we say."""
+
+
+def _plainly(message: str, words: Sequence[str]) -> str:
+    """Return what the parser says of wrong usage in our words; where something is missing, with its help."""
+    for pattern, ours in _PLAINLY.items():
+        message = re.sub(pattern, ours, message)
+    if not message.startswith(("Missing", "No such")) or message.endswith(("?", ")")):
+        return message
+    called = [word for word in words[:1] if word in COMMANDS]
+    return f"{message.rstrip('.')}: see `{' '.join([PROGRAM, *called])} --help`"
 
 
 def _is_setting(error: Exception) -> bool:

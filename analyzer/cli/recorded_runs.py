@@ -134,12 +134,12 @@ def _kept(path: Path) -> Recording:
     if not may_be_id(path):
         raise WrongUsage(f"{path}: no such file")
     # Importing SQLAlchemy takes 0.2 s, which commands without a store should not pay.
-    from analyzer.cli.kept_runs import open_kept  # noqa: PLC0415
+    from analyzer.cli.kept_runs import neither, open_kept  # noqa: PLC0415
 
     try:
         spans = open_kept(path.name).spans
     except (AnalyzerError, CollectorError) as error:
-        raise WrongUsage(f"{path}: no such file, and no kept run: {error}") from error
+        raise neither(str(path), error) from error
     logs = ((Signal.LOGS, spans.logs),) if spans.logs else ()
     return Recording(requests=((Signal.TRACES, spans.traces), *logs))
 

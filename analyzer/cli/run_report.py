@@ -121,7 +121,8 @@ class Reporter:
             trajectory = replace(trajectory, outcome=said.outcome, outcome_source=said.source)
         analysis = await self.analyst.analyse(trajectory)
         if self._wishes.opens:
-            self.shown.append(Shown(spans=run.trace.spans, trajectory=trajectory, analysis=analysis))
+            filed = analysis.with_file(str(self._wishes.save or ""))
+            self.shown.append(Shown(spans=run.trace.spans, trajectory=trajectory, analysis=filed))
         return Judged(trajectory=trajectory, attribution=analysis.attribution)
 
 

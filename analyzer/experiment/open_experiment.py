@@ -96,8 +96,8 @@ def tape_of(run: Run, options: GatewayOptions) -> Tape:
     tape = read_tape(run, allow_tools=options.allow_tools)
     unsafe = None if isinstance(tape, NotReplayable) else undeclared_tool(tape, options.rules())
     if (obstacle := tape if isinstance(tape, NotReplayable) else unsafe) is not None:
-        mend = "".join(f"; {line}" for line in obstacle.mend)
-        raise CannotReplay(f"{obstacle.reason}{mend}")
+        mends = (line.replace("  # ", " (") + ")" * ("  # " in line) for line in obstacle.mend)
+        raise CannotReplay(f"{obstacle.reason}; {', or '.join(mends)}" if obstacle.mend else obstacle.reason)
     assert isinstance(tape, Tape)
     return tape
 

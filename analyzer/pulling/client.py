@@ -127,7 +127,7 @@ class _Client:
             try:
                 status, wait_s, body = await self._once(ask)
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-                reason = str(error) or f"no answer within {TIMEOUT_S:.0f} s"
+                reason = _reason_of(error) or f"no answer within {TIMEOUT_S:.0f} s"
                 raise PullFailed(f"{self.url}: cannot be reached: {plain(reason, _HEAD)}") from error
             if status not in _BUSY:
                 return self._json(status, body)
@@ -178,6 +178,12 @@ class _Client:
         except (ValueError, RecursionError) as error:
             what = "a web page" if body.lstrip()[:1] == b"<" else "no JSON"
             raise PullFailed(f"{self.url}: answers with {what}: is this the address of the API?") from error
+
+
+def _reason_of(error: Exception) -> str:
+    """Return why a request got no answer; empty if its time was up."""
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    return "connection refused" if isinstance(cause, ConnectionRefusedError) else str(error)
 
 
 def _seconds(retry_after: str) -> float | None:

@@ -48,11 +48,10 @@ def load_readers() -> None:
 
 
 def unpacked(files: Sequence[bytes]) -> list[bytes | str]:
-    """Decompress an upload's files; of several, one that cannot be unpacked becomes the text that says why.
+    """Decompress an upload's files; one that cannot be unpacked becomes the text that says why.
 
     Raises:
-        UnreadableInput: the only file is damaged, or Parquet; or the files are too large together, or have
-            too many values.
+        UnreadableInput: the files are too large together, or have too many values.
     """
     left, values = MAX_UNPACKED, 0
     found: list[bytes | str] = []
@@ -62,8 +61,6 @@ def unpacked(files: Sequence[bytes]) -> list[bytes | str]:
         except TooLarge:
             raise
         except UnreadableInput as error:
-            if len(files) == 1:
-                raise
             found.append(str(error))
             continue
         found.append(plain)
@@ -122,25 +119,27 @@ def _recordings(plain: Sequence[bytes | str]) -> tuple[list[Recording], list[str
 
     recordings: list[Recording] = []
     left_out: list[str] = []
+    only = ""
     for number, one in enumerate(plain, 1):
-        read = one if isinstance(one, str) else _read(one, read_recording, alone=len(plain) == 1)
-        if isinstance(read, str):
-            left_out.append(f"{LEFT_OUT}file {number} of {len(plain)}: {read}")
-        else:
-            recordings.append(read)
+        try:
+            recordings.append(read_recording(_whole(one)))
+        except UnreadableInput as error:
+            left_out.append(f"{LEFT_OUT}file {number} of {len(plain)}: {error}")
+            only = str(error)
     if not recordings:
-        raise UnreadableInput("; ".join(left_out))
+        raise UnreadableInput(only if len(plain) == 1 else "; ".join(left_out))
     return recordings, left_out
 
 
-def _read(plain: bytes, read: Callable[[bytes], Recording], *, alone: bool) -> Recording | str:
-    """Return what a file holds, or why it cannot be read; the only file's reason is raised."""
-    try:
-        return read(plain)
-    except UnreadableInput as error:
-        if alone:
-            raise
-        return str(error)
+def _whole(unpacked: bytes | str) -> bytes:
+    """Return a file's bytes.
+
+    Raises:
+        UnreadableInput: it could not be unpacked.
+    """
+    if isinstance(unpacked, str):
+        raise UnreadableInput(unpacked)
+    return unpacked
 
 
 def _warned(run: Trajectory, warnings: Sequence[str]) -> Trajectory:

@@ -23,6 +23,10 @@ EARLY: Final = "early_warning"
 """Key of the warning in a provisional verdict's document; absent if there is none."""
 
 
+FILE: Final = "file"
+"""Key of the file that a run was saved in, empty if in none; absent if the service's store keeps the run."""
+
+
 class AnalysisLostError(CollectorError):
     """The worker process crashed repeatedly on this trace, or used up its CPU time."""
 
@@ -39,6 +43,11 @@ class Analysis:
         fields = json.loads(self.document)
         notes = list(dict.fromkeys([*fields.get(NOTES, ()), note]))
         return replace(self, document=json.dumps({**fields, NOTES: notes}, ensure_ascii=False))
+
+    def with_file(self, path: str) -> Analysis:
+        """Return the analysis of a run that is kept in a file alone; an empty ``path``: nowhere."""
+        fields = json.loads(self.document)
+        return replace(self, document=json.dumps({**fields, FILE: path}, ensure_ascii=False))
 
     def with_warning(self, warning: Mapping[str, object], note: str) -> Analysis:
         """Return the analysis with an early warning in its document, and a note of it for people."""

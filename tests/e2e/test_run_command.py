@@ -513,6 +513,8 @@ def test_the_page_of_the_run_is_served_until_ctrl_c(tmp_path: Path) -> None:
     assert "analyst" in page
     assert "3,530" in page
     assert "Suspected" not in page  # the user said that it failed, and the page knows
+    assert "blamespan experiment FILE --check CHECK -- COMMAND" in page  # the run's id is known nowhere else
+    assert "blamespan run --save FILE -- COMMAND" in page
 
 
 TWO_AGENTS = """

@@ -50,6 +50,39 @@ def test_a_command_is_found_wherever_it_stands(
     assert "Missing argument" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["steps"], "Missing argument 'FILE': see `blamespan steps --help`"),
+        (["frobnicate"], "No such command 'frobnicate': see `blamespan --help`"),
+        (["attribut", "x"], "No such command 'attribut'. Did you mean 'attribute'?"),
+        (
+            ["steps", "x", "--format", "xml"],
+            "Invalid value for '--format': 'xml' is not one of 'table', 'json'.",
+        ),
+        (["attribute", "x", "--floor", "3"], "Invalid value for '--floor': expected at most 1"),
+        (["attribute", "x", "--floor", "-1"], "Invalid value for '--floor': expected at least 0"),
+        (["attribute", "x", "--floor", "high"], "Invalid value for '--floor': expected a number"),
+        (["serve", "--page", "x"], "Invalid value for '--page': expected a whole number"),
+        (["pull", "phoenix"], "Missing option '--url': see `blamespan pull --help`"),
+    ],
+)
+def test_wrong_usage_is_told_in_plain_words(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    assert capsys.readouterr().err == f"blamespan: {said}\n"
+
+
+def test_a_name_that_is_no_file_and_no_run_says_where_runs_would_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BLAMESPAN_DATA_DIR", str(tmp_path))
+    assert run(["steps", "nope"]) == 2
+    said = capsys.readouterr().err
+    assert said == f"blamespan: nope: no such file, and nothing is kept in {tmp_path}\n"
+
+
 def test_only_the_programs_own_process_keeps_what_imports_made() -> None:
     frozen = gc.get_freeze_count()
     gc.disable()

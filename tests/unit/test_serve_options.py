@@ -8,6 +8,8 @@ import pytest
 
 from analyzer.cli.commands import serve as command
 from analyzer.cli.main import run
+from collector_processor.core.http_server import ListenError
+from collector_processor.otlp import Address
 from collector_processor.settings import Settings
 
 
@@ -52,3 +54,26 @@ def test_options_go_before_the_environment_and_ports_keep_their_hosts(
     assert [str(one) for one in settings.listeners] == ["127.0.0.1:4000", "127.0.0.1:4318", "localhost:0"]
     assert (settings.model, settings.data_dir) == ("openai/b", tmp_path)
     assert {one.shown for one in settings.endpoints.values()} == {"http://127.0.0.1:9"}
+
+
+@pytest.mark.parametrize(("place", "option"), [(0, "--grpc"), (1, "--http"), (2, "--page")])
+def test_a_taken_port_names_the_option_that_chooses_another(
+    place: int,
+    option: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    addresses = [Address(host="127.0.0.1", port=4000 + number) for number in range(3)]
+
+    def taken(_started: object) -> None:
+        raise ListenError(addresses[place], "address already in use")
+
+    monkeypatch.setattr(command, "serve_until_stopped", lambda _settings, _output: None)
+    monkeypatch.setattr("uvloop.run", taken)
+    monkeypatch.setattr("os.umask", lambda _mask: None)
+    ports = ["--grpc", "4000", "--http", "4001", "--page", "4002"]
+    assert run(["serve", "--data-dir", str(tmp_path), *ports]) == 1
+    assert f"cannot listen on {addresses[place]}: address already in use; another port: {option} PORT" in (
+        capsys.readouterr().err
+    )

@@ -66,4 +66,14 @@ def test_results_within_outputs_and_evaluations_count() -> None:
 )
 def test_a_table_is_refused_before_it_is_read(data: bytes, reason: str) -> None:
     with pytest.raises(UnreadableInput, match=reason):
-        unpacked([data])
+        read_runs(unpacked([data]), lambda run: run)
+
+
+@pytest.mark.parametrize("only", [b"\x1f\x8bbroken", b"{}"], ids=["damaged", "of no format"])
+def test_the_reason_for_the_only_file_has_no_number(only: bytes) -> None:
+    with pytest.raises(UnreadableInput) as alone:
+        read_runs(unpacked([only]), lambda run: run)
+    with pytest.raises(UnreadableInput) as together:
+        read_runs(unpacked([only, only]), lambda run: run)
+    reasons = [f"left out file {number} of 2: {alone.value}" for number in (1, 2)]
+    assert str(together.value) == "; ".join(reasons)

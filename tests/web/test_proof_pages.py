@@ -12,6 +12,7 @@ from aiohttp.web import Application, Request
 
 from analyzer.issues.recurrence import IssueState
 from analyzer.records.proof_records import Report
+from analyzer.web.pages.issue_page import experiment_command, source_of
 from collector_processor.core.disk import RUNS
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.redaction import Redactor
@@ -45,6 +46,18 @@ def keep(
                 document=json.dumps(document),
             )
         )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("document", "source"),
+    [({}, "run-1"), ({"file": "out/run.json"}, "out/run.json"), ({"file": ""}, "FILE")],
+    ids=["kept by the service", "saved", "kept nowhere"],
+)
+def test_a_command_reads_a_run_from_where_it_is_kept(document: dict[str, str], source: str) -> None:
+    assert source_of(document, "run-1") == source
+    command = experiment_command(source_of(document, "run-1"), ())
+    assert command.line == f"blamespan experiment {source} --check CHECK -- COMMAND"
+    assert command.is_kept == (source != "FILE")
 
 
 async def test_a_runs_page_shows_the_last_command_and_then_its_result(stage: Stage, client: Client) -> None:

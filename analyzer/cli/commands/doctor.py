@@ -353,7 +353,7 @@ def _ask(settings: Settings, address: Address, timeout_s: float) -> int:
         return connection.getresponse().status
     except (OSError, HTTPException) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise CommandFailed(f"{address}: not ready: {reason}") from error
+        raise CommandFailed(f"{address}: not ready: {reason}; does `blamespan serve` run there?") from error
     finally:
         connection.close()
 

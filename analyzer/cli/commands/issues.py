@@ -63,7 +63,7 @@ def issues(
         str, typer.Option("--for", metavar="TIME", help="How long to mute: 30m, 12h, 7d, 2w.")
     ] = "7d",
     state: Annotated[
-        IssueState | None, typer.Option(help="Only those in this state.", show_default=False)
+        IssueState | None, optional("STATE", f"Only those in this state: {', '.join(IssueState)}.")
     ] = None,
     service: Annotated[str | None, optional("NAME", "Only this service's.")] = None,
     agent: Annotated[str | None, optional("NAME", "Only this agent's.")] = None,

@@ -72,7 +72,11 @@ def replay(
     ] = None,
     protocol: Annotated[
         ReplayProtocol | None,
-        typer.Option(help="Default: http/protobuf for port 4318, else grpc.", show_default=False),
+        typer.Option(
+            metavar="PROTOCOL",
+            help="grpc, http/protobuf or http/json; default: http/protobuf for port 4318, else grpc.",
+            show_default=False,
+        ),
     ] = None,
     rate: Annotated[
         float | None,

@@ -10,8 +10,8 @@ import logging
 import os
 import secrets
 import signal
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -21,7 +21,14 @@ import uvloop
 
 from analyzer.analyses.composition import budget_of, open_analyst, prepare_model
 from analyzer.analyses.executor import open_pool, stepping_in
-from analyzer.cli.output import FormatOption, OutputFormat, WrongUsage, optional, print_json
+from analyzer.cli.output import (
+    CommandFailed,
+    FormatOption,
+    OutputFormat,
+    WrongUsage,
+    optional,
+    print_json,
+)
 from analyzer.inquiry.terminal import console
 from analyzer.service.all_in_one import Running, running_service
 from analyzer.service.lifetime import Lifetime, collecting_rarely
@@ -30,6 +37,7 @@ from analyzer.service.start_lanes import open_routes
 from analyzer.telemetry.json_lines import configure_logging
 from analyzer.telemetry.otlp_metrics import export_metrics
 from collector_processor.core.analysis import Analyst
+from collector_processor.core.http_server import ListenError
 from collector_processor.otlp import Address
 from collector_processor.settings import (
     Settings,
@@ -99,17 +107,28 @@ def serve(
         if given[name] is not None:
             raise WrongUsage(f"serve {part.value} has no use for {name}: leave it out")
     settings = _open_settings((grpc, http, page), data_dir=data_dir, forward_endpoint=forward, model=model)
-    match part:
-        case Part.ALL:
-            uvloop.run(serve_until_stopped(settings, output))
-        case Part.COLLECTOR:
-            _serve_collector(settings, output)
-        case Part.ANALYZER:
-            _require_store(settings, "into which a collector puts runs")
-            uvloop.run(_analyse_until_stopped(settings, output))
-        case Part.PAGES:
-            _require_store(settings, "that holds the runs")
-            uvloop.run(_show_until_stopped(settings, output))
+    with _naming_the_option(settings.listeners):
+        match part:
+            case Part.ALL:
+                uvloop.run(serve_until_stopped(settings, output))
+            case Part.COLLECTOR:
+                _serve_collector(settings, output)
+            case Part.ANALYZER:
+                _require_store(settings, "into which a collector puts runs")
+                uvloop.run(_analyse_until_stopped(settings, output))
+            case Part.PAGES:
+                _require_store(settings, "that holds the runs")
+                uvloop.run(_show_until_stopped(settings, output))
+
+
+@contextmanager
+def _naming_the_option(listeners: Sequence[Address]) -> Iterator[None]:
+    """Add to an error about one of our ports the option that chooses another one."""
+    try:
+        yield
+    except ListenError as error:
+        option = dict(zip(listeners, _PORT_OPTIONS, strict=True)).get(error.address)
+        raise CommandFailed(f"{error}; another port: {option} PORT") if option else error from error
 
 
 def _require_store(settings: Settings, use: str) -> None:
@@ -132,6 +151,7 @@ _UNUSED: Final[Mapping[Part, tuple[str, ...]]] = {
     Part.PAGES: ("--data-dir", "--forward", "--grpc", "--http", "--model"),
 }
 """Options that a part does not use."""
+_PORT_OPTIONS: Final = ("--grpc", "--http", "--page")
 _LISTENERS: Final = ("otlp_grpc_listen", "otlp_http_listen", "web_listen")
 
 

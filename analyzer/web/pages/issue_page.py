@@ -30,6 +30,7 @@ from analyzer.web.reads.documents import RunRow
 from analyzer.web.reads.issue_reads import ShownIssue
 from analyzer.web.reads.run_query import MOST_ASKED, RunQuery
 from analyzer.web.rendering import telling
+from collector_processor.core.analysis import FILE
 from collector_processor.otlp import Tenant
 from collector_processor.store.small_tables import StoredProof
 from semconv.model import Status, agent_in_prose
@@ -169,6 +170,8 @@ class Command:
     line: str
     is_whole: bool
     """Whether command and check are those of the last time; else the reader fills in placeholders."""
+    is_kept: bool = True
+    """Whether the run can be read; else the reader has to save one first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,19 +191,33 @@ def shown_proofs(stored: Sequence[StoredProof]) -> tuple[ShownProof, ...]:
     )
 
 
-def experiment_command(run_id: str, of_service: Sequence[StoredProof]) -> Command:
+UNSAVED: Final = "FILE"
+"""Source of a run that is kept nowhere: a placeholder in commands."""
+
+
+def source_of(document: Mapping[str, Any], name: str) -> str:
+    """Return what a command reads a run from: ``name``, an id in the service's store, or a file.
+
+    The store of ``blamespan run --open`` is gone with its page; there the document says where the run was
+    saved, or that it was not.
+    """
+    return str(document[FILE] or UNSAVED) if FILE in document else name
+
+
+def experiment_command(source: str, of_service: Sequence[StoredProof]) -> Command:
     """Return the command that proves the verdict on a run; ``of_service`` has the newest results first."""
     given = _given(of_service)
-    line = proof_command(run_id) if given is None else given.line(run_id)
-    return Command(line=line, is_whole=given is not None)
+    line = proof_command(source) if given is None else given.line(source)
+    return Command(line=line, is_whole=given is not None, is_kept=source != UNSAVED)
 
 
-def backtest_command(issue_id: str, of_service: Sequence[StoredProof]) -> Command:
-    """Return the command that tries a fix on the runs of an issue."""
+def backtest_command(source: str, of_service: Sequence[StoredProof]) -> Command:
+    """Return the command that tries a fix on the runs of an issue, or of a file."""
     given = _given(of_service)
     if given is None:
-        return Command(line=f"blamespan backtest {issue_id} --check CHECK -- COMMAND", is_whole=False)
-    return Command(line=shlex.join(["blamespan", *given.backtest(issue_id)]), is_whole=True)
+        line = f"blamespan backtest {shlex.quote(source)} --check CHECK -- COMMAND"
+        return Command(line=line, is_whole=False, is_kept=source != UNSAVED)
+    return Command(line=shlex.join(["blamespan", *given.backtest(source)]), is_whole=True)
 
 
 def _given(of_service: Sequence[StoredProof]) -> Remembered | None:
@@ -286,6 +303,7 @@ def issue_view(
     """Return the view of an issue: its last kept runs, newest first, and a good run of its service."""
     known = {row.key.run_id for row in rows}
     share = issue.share
+    last = rows[0].document if rows else {}
     return IssueView(
         one=issue,
         what=_what(issue.issue),
@@ -301,8 +319,8 @@ def issue_view(
         forgotten=tuple(run_id for run_id in issue.issue.runs if run_id not in known),
         good=good,
         proofs=shown_proofs(proofs.of_issue),
-        experiment=experiment_command(next(iter(issue.issue.runs), ""), proofs.of_service),
-        backtest=backtest_command(issue.issue.fingerprint.id, proofs.of_service),
+        experiment=experiment_command(source_of(last, next(iter(issue.issue.runs), "")), proofs.of_service),
+        backtest=backtest_command(source_of(last, issue.issue.fingerprint.id), proofs.of_service),
     )
 
 

@@ -34,7 +34,7 @@ from analyzer.web.api import (
 )
 from analyzer.web.front import PageContext, TraceLink, routed
 from analyzer.web.guard import require_stated_origin
-from analyzer.web.pages.issue_page import experiment_command, shown_proofs
+from analyzer.web.pages.issue_page import experiment_command, shown_proofs, source_of
 from analyzer.web.pages.picture import Clock, draw, lanes_of, name_board, overview
 from analyzer.web.pages.step_page import (
     WINDOW,
@@ -123,6 +123,7 @@ async def show_run(context: PageContext, request: web.Request, refused: str = ""
     runs = context.pages.runs
     row = next(iter(await runs.rows([name])), None)
     of_service = await runs.proofs_of_service(verdict.tenant, verdict.service)
+    source = source_of(document, verdict.run_id)
     return await context.front.show(
         request,
         "run.html",
@@ -137,7 +138,8 @@ async def show_run(context: PageContext, request: web.Request, refused: str = ""
         tenant=verdict.tenant,
         labels=label_document(labels),
         arms=await runs.trial_arms(*name),
-        command=experiment_command(verdict.run_id, of_service),
+        source=source,
+        command=experiment_command(source, of_service),
         proofs=shown_proofs(await runs.proofs(*name)),
         opinions=await opinions_of(context, verdict),
         is_second_opinion=verdict.fields.get(SECOND_OPINION) is True,
