@@ -40,7 +40,7 @@ _SUFFIX: Final = re.compile(
 )
 """Endings of nouns, which unlike things share."""
 _LEAST_DIFFERENT: Final = 3
-_JOINED: Final = re.compile(r"\w+(?:[._/:-]\w+){2,8}")
+_JOINED: Final = re.compile(r"\b\w+(?:[._/:-]\w+){2,8}")
 """Ids of three parts and more."""
 _BETWEEN: Final = re.compile(r"[._/:-]")
 _LEAST_PARTS: Final = 3

@@ -21,6 +21,7 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.figures import Figure, figures, words_of
 from analyzer.lineage.known import Known, around
 from analyzer.texts.commands import call_name, commands_of
+from analyzer.texts.normalize import lowercased
 from analyzer.texts.run_view import HEAD, QUOTE
 from analyzer.texts.tool_names import deed_of, looks_up
 from analyzer.texts.tool_results import Fault
@@ -38,7 +39,6 @@ _LIMITS: Final = frozenset(
     {"max", "maximum", "limit", "allowed", "allowance", "cap", "ceiling", "upto", "most"}
 )
 """Words of keys whose value is the most that may be taken."""
-_LIMITING: Final = re.compile("|".join(sorted(_LIMITS)), re.IGNORECASE)
 _MOST_SENTENCES: Final = 80
 _MOST_KEYS: Final = 40
 
@@ -252,7 +252,8 @@ def exceeded_maxima(known: Known) -> Iterator[Clue]:
                 found = next((one for one in reversed(maxima) if _exceeds(amount, one[1], of_tool)), None)
                 if found is not None and _is_latest(maxima, found):
                     yield _excess(known, position, amount, *found)
-        if _LIMITING.search(step.output, 0, HEAD):
+        small = lowercased(step.output[:HEAD])
+        if any(word in small for word in _LIMITS):
             maxima += [(position, one) for one in amounts_in(step.output[:HEAD]) if one.words & _LIMITS]
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-from analyzer.texts.normalize import plain_typography
+from analyzer.texts.normalize import lowercased, plain_typography
 from analyzer.texts.numbers import DENSE
 from semconv.record import record, replace
 
@@ -55,29 +55,35 @@ _SCALES: Final = {
 }  # fmt: skip
 _DAY: Final = r"(?:0?[1-9]|[12]\d|3[01])"
 _MONTHS: Final = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
+_PHONE: Final = r"\+?\d{1,3}[ -]\(?\d{2,4}\)?[ -]\d{3,4}[ -]?\d{2,4}\b"
 _SKIPPED: Final = re.compile(
     # Links, mail addresses, paths; each begins where no earlier character could, so that time stays linear.
-    # Only the first two begin right after a Latin letter: one check spares all others within a word. A second
-    # one spares words without a digit in them or right after them: what is skipped there has no number.
-    r"#\d+|\[\d{1,3}\]|(?<![a-zA-Z])(?:[hH][tT]{2}[pP][sS]?://\S+|(?=[^\s\d]{0,256}\s?\d)"
+    # Only the first two begin right after a Latin letter: one check spares all others within a word. The next
+    # ones spare marks, the rest of a number except of a telephone's, names that no digit, slash or mark of an
+    # address follows, and words without a digit in them or right after them.
+    r"#\d+|\[\d{1,3}\]|(?<![a-zA-Z])(?=[\w.+/-])(?:[hH][tT]{2}[pP][sS]?://\S+"
+    r"|(?<!\w)(?=[^\s\d@/#\"':,;(){}\[\]<>=|*!?]{0,256}+(?:[@/#]|\s?\d))(?=[^\s\d]{0,256}\s?\d)"
     r"(?:(?<![\w.+-])[\w.+-]{1,64}@[\w.-]+\.\w+|(?<![\w.-])(?:[\w.-]*/){2,}[\w.-]*"
-    r"|\b(?:\d{4}-\d{2}-\d{2}(?:[Tt ]\d{2}:\d{2}\S*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}\b"
+    r"|(?=\w)(?:\d{4}-\d{2}-\d{2}(?:[Tt ]\d{2}:\d{2}\S*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}\b"
     r"|\d{1,2}:\d{2}(?::\d{2})?(?:\s?[apAP]\.?[mM]\b)?"
     rf"|(?<!\d\.)[vV]?(?!{_MILLIONS})\d+\.\d+\.\d+\S*|[vV]\d+(?:\.\d+)?\b"
-    r"|[A-Za-z]+[-_/#]?\d[\w-]*|\d+[-_][A-Za-z][\w-]*|(?=\w*[a-fA-F])(?=\w*\d)[0-9a-fA-F]{6,}\b)"
-    r"|\+?\d{1,3}[ -]\(?\d{2,4}\)?[ -]\d{3,4}[ -]?\d{2,4}\b"
-    rf"|\b(?i:{_DAY}(?:\.|st|nd|rd|th)?\s(?:of\s)?(?:{_MONTHS}|Mai|Okt|Dez|mars|avril)[a-zäéû]*\.?,?(?:\s\d{{4}})?"
-    rf"|(?:{_MONTHS})[a-z]*\.?\s{_DAY}(?:st|nd|rd|th)?(?:,?\s\d{{4}})?\b|\d+(?:st|nd|rd|th)\b))"
-    r")|^[^\S\n]*(?:\(?\d{1,3}[.)]|[-*•][^\S\n]*\d{1,3}[.)])(?=\s)",
+    r"|[A-Za-z]+[-_/#]?\d[\w-]*|\d+[-_][A-Za-z][\w-]*|(?=\w*[a-fA-F])(?=\w*\d)[0-9a-fA-F]{6,}\b"
+    rf"|(?!{_PHONE})(?i:{_DAY}(?:\.|st|nd|rd|th)?\s(?:of\s)?(?:{_MONTHS}|Mai|Okt|Dez|mars|avril)[a-zäéû]*\.?,?(?:\s\d{{4}})?"
+    rf"|(?:{_MONTHS})[a-z]*\.?\s{_DAY}(?:st|nd|rd|th)?(?:,?\s\d{{4}})?\b|\d+(?:st|nd|rd|th)\b)))"
+    rf"|{_PHONE})|^[^\S\n]*(?:\(?\d{{1,3}}[.)]|[-*•][^\S\n]*\d{{1,3}}[.)])(?=\s)",
     re.MULTILINE,
 )
 """Parts of a text whose digits are not figures."""
-_NUMBERED: Final = re.compile(
-    r"\b(?:step|version|section|chapter|page|figure|table|line|item|option|room|gate|no\.?|number|nr\.?|q|quarter|phase"
-    r"|level|tier|part|id|port|article|rule|question|ticket|order|invoice|flight|case|year|fy|schritt|seite|in|since|by"
-    r"|from|until|of)\s?#?$",
-    re.IGNORECASE,
+_NUMBERED: Final = (
+    "step", "version", "section", "chapter", "page", "figure", "table", "line", "item", "option", "room",
+    "gate", "no", "no.", "number", "nr", "nr.", "q", "quarter", "phase", "level", "tier", "part", "id",
+    "port", "article", "rule", "question", "ticket", "order", "invoice", "flight", "case", "year", "fy",
+    "schritt", "seite", "in", "since", "by", "from", "until", "of",
+)  # fmt: skip
+_NUMBERED_BACKWARDS: Final = re.compile(
+    rf"\n?#?\s?(?:{'|'.join(re.escape(word[::-1]) for word in _NUMBERED)})\b"
 )
+"""The end of the text before the number of a thing, in lower case and backwards, which is found faster."""
 _YEAR: Final = re.compile(r"1[0-9]\d\d|20\d\d")
 _UNIT: Final = re.compile(
     r"[^\S\n]?(?![xX]\s?[\d(])(%|°[CF]?|[A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024fµ€$£¥₹²³°/]{1,14}|小时|小時|時間|分钟|分鐘|分|秒|天|日|시간|분|[\u0430-\u044f]{1,8})"
@@ -99,7 +105,8 @@ _LONGEST_HEDGE: Final = 24
 """Characters in which these three patterns match, and one before them."""
 _LEAST_NOUN: Final = 3
 """Letters of a noun that may have an ending: ``gün`` and ``gündür``."""
-_KEY: Final = re.compile(r"[\"']?\b(\w+)[\"']?\s*[:=]\s*[\"']?$")
+_KEY_BACKWARDS: Final = re.compile(r"\n?[\"']?\s*[:=]\s*[\"']?(\w+)")
+"""The end of the text before the value of a key, backwards."""
 _HEDGED: Final = re.compile(
     r"\b(?:about|around|approx\w*|roughly|nearly|almost|circa|ca\.?|some|over|under|more than|less than"
     r"|at least|at most|up to|fewer than|just|close to|etwa|rund|knapp|environ|près de|unos|casi|between)"
@@ -262,6 +269,8 @@ def prose_of(text: str) -> str:
     models fence an answer in JSON. Beside a longer explanation it may be an example.
     """
     text = _HUNK.sub(lambda found: " " * len(found[0]), text) if "@@ -" in text else text
+    if "```" not in text:
+        return text
     parts = text.split("```")
     outside = sum(map(len, parts[::2]))
     return "   ".join(
@@ -287,21 +296,22 @@ def _stem(word: str) -> str:
 
 
 def _figure(text: str, match: re.Match[str]) -> Figure | None:
-    literal, scale = match[1], match[2] or match[3]
-    end = match.end()
-    if len(literal) > _LONGEST or (end < len(text) and (text[end] == "_" or (text[end].isdigit()))):
+    literal, word, sign = match.groups()
+    (start, end), scale = match.span(), word or sign
+    after = text[end : end + _REACH]
+    if len(literal) > _LONGEST or after[:1] == "_" or after[:1].isdigit():
         return None
-    before, after = text[max(0, match.start() - _REACH) : match.start()], text[end : end + _REACH]
+    before = text[max(0, start - _REACH) : start]
     value, step = _value(literal)
     factor = _SCALES.get(scale or "", 1.0)
     if not math.isfinite(value * factor):
         return None
-    if text[match.start() : match.start(1)] in ("-", "−"):  # noqa: RUF001 - the actual minus sign
+    if text[start] in "-−":  # noqa: RUF001 - the actual minus sign
         value = -value
     unit = _unit(before, after)
     may_be_year = not unit and scale is None and _YEAR.fullmatch(literal) is not None
     may_be_numbered = may_be_year or ("." not in literal and value < 100 and not unit)
-    is_named = may_be_numbered and _NUMBERED.search(before[-_LONGEST_NOUN:]) is not None
+    is_named = may_be_numbered and _is_numbered(before)
     is_year = may_be_year and (is_named or literal[:2] in ("19", "20"))
     is_label = is_year or (is_named and "." not in literal and value < 100)
     small = scale is None and 0 <= value <= 12 and value == int(value)
@@ -313,11 +323,16 @@ def _figure(text: str, match: re.Match[str]) -> Figure | None:
         after=after,
         step=step * factor,
         unit=unit,
-        start=match.start(),
+        start=start,
         end=end,
         is_small=small or is_label,
         is_label=is_label,
     )
+
+
+def _is_numbered(before: str) -> bool:
+    """Tell whether a number stands after the name of things that have numbers: ``step 3``."""
+    return _NUMBERED_BACKWARDS.match(lowercased(before[: -_LONGEST_NOUN - 1 : -1])) is not None
 
 
 _GROUPED: Final = re.compile(r"(?!0)\d{1,3}(?:,\d{3})+(?:\.\d+)?")
@@ -348,8 +363,8 @@ def _unit(before: str, after: str) -> str:
         return _CURRENCIES.get(money[1].strip().casefold(), "")
     found = _UNIT.match(after)
     if found is None:
-        key = _KEY.search(before) if before.rstrip(" \t\r\n\"'").endswith((":", "=")) else None
-        return _unit_of_key(key[1].casefold()) if key else ""
+        key = _KEY_BACKWARDS.match(before[::-1])
+        return _unit_of_key(key[1][::-1].casefold()) if key else ""
     return unit_of(found[1].strip("/"))
 
 

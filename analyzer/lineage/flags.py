@@ -9,7 +9,7 @@ the guests travel.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -41,10 +41,14 @@ _WORD: Final = re.compile(rf"[^\W\d_]{{{_LEAST},}}")
 
 def unmet_flags(known: Known) -> Iterator[Clue]:
     """Yield the entries that the answer chose although they lack what the task asks for."""
+    every = [one for _, text in known.results() for one in lists_in(text)] if known.answer else []
+    found = [*_unmet(known, every)] if every else []
+    if found and not known.admits_fault and not has_alternative(known.asked):
+        yield from found
+
+
+def _unmet(known: Known, every: Sequence[Listed]) -> Iterator[Clue]:
     answer = known.answer
-    every = [one for _, text in known.results() for one in lists_in(text)] if answer else []
-    if not every or known.admits_fault or has_alternative(known.asked):
-        return
     yield from (clue for listed in every for clue in _other_words(known, listed))
     lists = [(one, keys) for one in every if (keys := _flags(one))]
     wanted, told = _wanted(known.asked), beginnings_in(answer, _LEAST)

@@ -373,8 +373,9 @@ def words_in(text: str) -> frozenset[str]:
     """Return the words of a text in lower case: as blanks and brackets separate them, and their parts."""
     small = text[:HEAD].casefold()
     tokens = set(_TOKEN.findall(small))
-    whole = [token.rstrip(".!?").lstrip("#") for token in tokens]
-    return frozenset(whole + _PART.findall(" ".join(tokens)))
+    odd = [token for token in tokens if not token.isalnum()]  # a plain word is its only part
+    whole = [token.rstrip(".!?").lstrip("#") for token in odd]
+    return frozenset(tokens.difference(odd).union(whole, _PART.findall(" ".join(odd))))
 
 
 def beginnings_in(text: str, least: int) -> frozenset[str]:
@@ -394,7 +395,8 @@ def counts_in(text: str) -> tuple[int, ...]:
     counted = (figure for figure in figures(text) if figure.unit not in words_for("hour_of_day"))
     wholes = (int(figure.value) for figure in counted if figure.value == int(figure.value))
     digits = (number for number in wholes if 0 < number <= _LONGEST_YEAR)
-    spelled = [word for word in _WORD.findall(text.casefold()) if word in all_number_words()]
+    numerals = all_number_words()
+    spelled = [word for word in _WORD.findall(text.casefold()) if word in numerals]
     known = number_words(languages_in(text[:_HEARD])) if spelled else {}
     return tuple(dict.fromkeys([*digits, *(known[word] for word in spelled if word in known)]))
 

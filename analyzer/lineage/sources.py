@@ -139,12 +139,10 @@ class _Work:
         """Tell whether a tool's call contains another agent's work: its result is that agent's word."""
         if not tool.start_ns or tool.end_ns <= tool.start_ns or not tool.output:
             return False
-        returned = _plain(tool.output)
         first, after = bisect_left(self._starts, tool.start_ns), bisect_right(self._starts, tool.end_ns)
-        return any(
-            end <= tool.end_ns and (said in returned or returned in said)
-            for _, end, said in map(self._spans.__getitem__, range(first, after))
-        )
+        within = [said for _, end, said in self._spans[first:after] if end <= tool.end_ns]
+        returned = _plain(tool.output) if within else ""
+        return any(said in returned or returned in said for said in within)
 
 
 def _plain(text: str) -> str:

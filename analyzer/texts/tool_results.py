@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from analyzer.texts.commands import call_name, commands_of, prints_others_words
+from analyzer.texts.normalize import lowercased
 from analyzer.texts.tool_names import deed_of, looks_up, words_in
 from analyzer.texts.vocabulary import worded, words_for
 from analyzer.texts.wordings import Kind, languages_in, says
@@ -81,6 +82,11 @@ _SAID: Final = re.compile(
     re.IGNORECASE,
 )
 """Words of a report of one line; in a longer text they may be its subject."""
+_SAYING: Final = (
+    *("http", "status", "not found", "timed out", "refused", "denied", "fix your", "error ", "supported"),
+    *("rate limit", "quota"),
+)
+"""Each match of ``_SAID`` contains one of these; texts without any are not searched."""
 _ERROR_PAGE: Final = re.compile(
     r"\s*<[\s\S]{0,400}?<title>\s*(?:error )?[45]\d\d (?:bad|forbidden|gateway|internal|not found|service"
     r"|too many|unauth)[^<]{0,30}</title>"
@@ -255,7 +261,12 @@ def reports_failure(result: str, tool: str = "", arguments: str = "") -> bool:
         return True
     if deed_of(tool) and len(text) <= _SENTENCE and _gives_up(text):
         return True
-    return _REPORT.match(text) is not None or ("\n" not in text and _SAID.search(text) is not None)
+    return _REPORT.match(text) is not None or ("\n" not in text and _says_failure(text))
+
+
+def _says_failure(text: str) -> bool:
+    small = lowercased(text)
+    return any(part in small for part in _SAYING) and _SAID.search(text) is not None
 
 
 def _gives_up(text: str) -> bool:

@@ -95,7 +95,9 @@ def ignored_errors(reading: Reading) -> Iterator[Clue]:
     has_figures = _has_figures_from_nowhere(reading, answer)
     told = [place for place, text in enumerate(reading.texts) if text]
     spoken = [place for place in told if reading.roles[place] in (Role.ACTING, Role.COORDINATING)]
-    admitted = next((place for place in reversed(spoken) if mentions_fault(reading.texts[place])), -1)
+    first = min(failure.first_after for failure in failures)
+    later = (place for place in reversed(spoken) if place >= first)
+    admitted = next((place for place in later if mentions_fault(reading.texts[place])), -1)
     sound = [
         place
         for place, other in enumerate(reading.steps)
