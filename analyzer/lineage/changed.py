@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice, product
+from itertools import chain, islice, product
 from typing import Final
 
 from analyzer.lineage.arguments import is_exchanged
@@ -40,6 +40,8 @@ _SUFFIX: Final = re.compile(
 )
 """Endings of nouns, which unlike things share."""
 _LEAST_DIFFERENT: Final = 3
+_YEAR: Final = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
+_ID: Final = re.compile(r"(?:\d\D*){3}|[-_/].*\d\d")
 _JOINED: Final = re.compile(r"\b\w+(?:[._/:-]\w+){2,8}")
 """Ids of three parts and more."""
 _BETWEEN: Final = re.compile(r"[._/:-]")
@@ -90,19 +92,30 @@ def _dates(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
 
 
 def _codes(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
-    """Yield the ids that no text gives and that are a given id with two digits exchanged."""
+    """Yield the ids that no text gives and that are a given id with two digits exchanged, or one changed."""
     codes = [value for value in values_in(answer) if value.kind is ValueKind.CODE][:_MOST]
     strange = [code for code in codes if not known.has(code.key)]
-    given: defaultdict[str, list[Told]] = defaultdict(list)
-    for told in known.told(ValueKind.CODE) if strange else ():
-        given["".join(sorted(told.value.key))].append(told)
     small = answer.casefold()
+    told = [one for one in known.told(ValueKind.CODE) if one.value.key not in small] if strange else []
     for one in strange:
-        same = given.get("".join(sorted(one.key)), ())
-        near = (
-            told for told in same if is_exchanged(one.key, told.value.key) and told.value.key not in small
-        )
-        yield from (("the number", one.literal, told) for told in islice(near, 1))
+        near = (given for given in told if is_exchanged(one.key, given.value.key))
+        changed = (given for given in told if _is_other_digit(one, given, known))
+        yield from (("the number", one.literal, given) for given in islice(chain(near, changed), 1))
+
+
+def _is_other_digit(one: Value, given: Told, known: Known) -> bool:
+    """Tell whether an id is one of a record with a digit changed, and not the next one of a series.
+
+    It begins with a letter and has three digits or a hyphen: years and models have neighbours that all know.
+    """
+    ours, theirs = one.key, given.value.key
+    is_id = ours[0].isalpha() and _ID.search(ours) is not None and _YEAR.search(ours) is None
+    if not is_id or len(ours) != len(theirs) or theirs not in known.whole_values:
+        return False
+    place, *others = [at for at, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b]
+    if others or not (ours[place].isdigit() and theirs[place].isdigit()):
+        return False
+    return place < len(ours) - 1 or int(ours[place]) - int(theirs[place]) != 1
 
 
 def _heard_by_author(known: Known, literal: str) -> str:

@@ -16,7 +16,7 @@ from typing import Final
 from analyzer.inquiry.present import beginning
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import DateFound, agree, dates_in
-from analyzer.lineage.entries import strings_of
+from analyzer.lineage.entries import rows_in, strings_of
 from analyzer.lineage.figures import Figure, figures
 from analyzer.lineage.sources import Source, is_blind, sources
 from analyzer.lineage.values import Value, ValueKind, values_in
@@ -235,6 +235,12 @@ class Known:
                     value = Value(kind=ValueKind.NAME, key=name.casefold(), literal=name, start=0, end=0)
                     found.setdefault(value.key, Told(value=value, position=position))
         return tuple(found.values())
+
+    @functools.cached_property
+    def whole_values(self) -> frozenset[str]:
+        """The texts that results have as the whole value of a field, in lower case."""
+        fields = (value for _, text in self.results() for row in rows_in(text) for value in row.values())
+        return frozenset(value.casefold().strip() for value in fields if isinstance(value, str))
 
     def keyed(self, key: str) -> Sequence[tuple[int, str]]:
         """Return the texts that results have under a key, each with the position of its step."""

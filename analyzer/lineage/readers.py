@@ -19,6 +19,7 @@ from analyzer.lineage.failed_tests import failed_tests
 from analyzer.lineage.flags import unmet_flags
 from analyzer.lineage.known import Known
 from analyzer.lineage.limits import broken_limits
+from analyzer.lineage.misstated import misstated_values
 from analyzer.lineage.offered import unmade_calls
 from analyzer.lineage.older import older_values, values_before_update, values_of_other_times
 from analyzer.lineage.other_calls import calls_for_other_rows
@@ -45,6 +46,7 @@ LineageReader: TypeAlias = Callable[[Known], Iterator[Clue]]
 READERS: Final[tuple[LineageReader, ...]] = (
     changed_values,
     contradicting_fields,
+    misstated_values,
     contradicting_arguments,
     deeds_on_siblings,
     deeds_on_barred,

@@ -13,7 +13,7 @@ import gzip
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -130,11 +130,10 @@ def _attributes(values: Mapping[str, str]) -> list[dict[str, Any]]:
     return [{"key": key, "value": {"stringValue": value}} for key, value in values.items()]
 
 
-def judged(file: Path) -> Iterator[tuple[Mapping[str, Any], str, Blame | None, int]]:
+def judged(runs: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], str, Blame | None, int]]:
     """Yield each run with its status, any blame, and the place of the blamed step in ``steps`` (or -1)."""
     analyst = open_analyst(load_settings({}, directory=_HERE, precision=0.0))
-    for line in gzip.decompress(file.read_bytes()).splitlines():
-        run = json.loads(line)
+    for run in runs:
         body = {"resourceSpans": [{"scopeSpans": [{"spans": list(spans_of(run))}]}]}
         (trajectory,) = read_runs([json.dumps(body).encode()], lambda each: each)
         analysis = analyst.unasked(trajectory)
@@ -145,6 +144,11 @@ def judged(file: Path) -> Iterator[tuple[Mapping[str, Any], str, Blame | None, i
         yield run, analysis.attribution.status, blame, int(span, 16) - 2 if span else -1
 
 
+def runs_of(file: Path) -> Iterator[dict[str, Any]]:
+    """Yield the runs of a file, in order."""
+    yield from map(json.loads, gzip.decompress(file.read_bytes()).splitlines())
+
+
 def main() -> None:
     """Judge all runs of the files, and print those accused and a line a file."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -152,7 +156,7 @@ def main() -> None:
     for file in parser.parse_args().files:
         counts: Counter[str] = Counter()
         agents = steps = 0
-        for run, status, blame, step in judged(file):
+        for run, status, blame, step in judged(runs_of(file)):
             counts[status] += 1
             if blame:
                 print(f"{run['id']} {run['language']} {run['kind']}: {status}: {blame.reason}")

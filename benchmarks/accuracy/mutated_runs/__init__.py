@@ -1,0 +1,1 @@
+"""Faults put into right runs, one a run: how many of each kind are noticed."""
