@@ -1,7 +1,7 @@
 """``python -m benchmarks.accuracy.mutated_runs``: which faults are noticed when right runs are made wrong.
 
 Each right run of ``right_runs`` that is not accused gives one faulty run for each kind of fault that it has a
-place for (``answers.py``, ``deeds.py``). The choice is the same each time: it depends on the run and the kind.
+place for (``answers.py``, ``deeds.py``). The choice is the same each time: by the run and the kind.
 The texts are those that the rules were mended on; the faults are not.
 """
 

@@ -37,9 +37,9 @@ _FEWEST_ENTRIES: Final = 3
 _SHORTEST_MONTH: Final = 28
 _UNITS: Final[Mapping[str, str]] = {
     "€": "$", "$": "€", "£": "€", "EUR": "USD", "USD": "EUR", "GBP": "EUR", "CHF": "EUR", "kg": "g",
-    "g": "kg", "km": "m", "m": "km", "km/h": "m/s", "°C": "°F", "°F": "°C", "kW": "MW", "kWh": "MWh", "MWh": "kWh",
-    "GB": "MB", "MB": "GB", "ml": "l", "l": "ml", "mg": "g", "min": "h", "h": "min", "ms": "s", "s": "ms",
-    "cm": "mm", "mm": "cm",
+    "g": "kg", "km": "m", "m": "km", "km/h": "m/s", "°C": "°F", "°F": "°C", "kW": "MW", "kWh": "MWh",
+    "MWh": "kWh", "GB": "MB", "MB": "GB", "ml": "l", "l": "ml", "mg": "g", "min": "h", "h": "min",
+    "ms": "s", "s": "ms", "cm": "mm", "mm": "cm",
 }  # fmt: skip
 
 
