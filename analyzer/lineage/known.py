@@ -11,6 +11,7 @@ import functools
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
 from typing import Final
 
 from analyzer.inquiry.present import beginning
@@ -40,6 +41,8 @@ _BEGINNING: Final = 5
 _LONGEST_YEAR: Final = 366
 _MOST_NAMES: Final = 200
 _LONGEST_NAME: Final = 40
+_GAP: Final = 14
+"""Characters between a word such as "today" and its date."""
 
 
 @record
@@ -107,6 +110,16 @@ class Known:
     def asks_for(self, *kinds: str) -> bool:
         """Tell whether people ask in words of these kinds of ``vocabulary.toml``: for ``every`` entry."""
         return any(phrases(kind, self.languages).search(self.asked) for kind in kinds)
+
+    @functools.cached_property
+    def today(self) -> date | None:
+        """The day that stands, with its year, right after a word such as ``today`` in what people say."""
+        for found in phrases("current", self.languages).finditer(self.asked):
+            near = dates_in(self.asked[found.end() : found.end() + 2 * _GAP])
+            days = [day for one in near if one.start <= _GAP for day in one.readings if day.year]
+            if len(days) == 1:
+                return date(*days[0])
+        return None
 
     @functools.cached_property
     def instructions(self) -> str:

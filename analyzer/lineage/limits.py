@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import date
+from datetime import MAXYEAR, date
 from itertools import pairwise
 from typing import Final, TypeAlias
 
@@ -135,7 +135,7 @@ def _limits(known: Known) -> Iterator[_Limit]:
 
 def _days_left(known: Known) -> Iterator[_Limit]:
     """Yield how many days are left until a date that limits, if the task says which day is today."""
-    today = next(_todays(known), None)
+    today = known.today
     for found in phrases("before", known.languages).finditer(known.asked) if today else ():
         ahead = known.asked[found.end() : found.end() + 2 * _GAP]
         day = next((one for one in dates_in(ahead) if one.start <= _GAP), None)
@@ -144,17 +144,10 @@ def _days_left(known: Known) -> Iterator[_Limit]:
         (one, *others) = day.readings
         year = one.year or today.year + ((one.month, one.day) < (today.month, today.day))
         if not others:
-            left = (date(year, one.month, one.day) - today).days
+            first = date(min(year, MAXYEAR), one.month, 1)  # 29 February may not be in that year
+            left = (first - today).days + one.day - 1
             words = known.asked[found.start() : found.end() + day.end]
             yield _Limit(words=words, is_most=True, value=left, read=_OfUnit(measure=_DAYS), dimension="time")
-
-
-def _todays(known: Known) -> Iterator[date]:
-    """Yield the days that stand right after a word such as ``today``, with their years."""
-    for found in phrases("current", known.languages).finditer(known.asked):
-        ahead = known.asked[found.end() : found.end() + 2 * _GAP]
-        days = [one for one in dates_in(ahead) if one.start <= _GAP and len(one.readings) == 1]
-        yield from (date(*one.readings[0]) for one in days[:1] if one.readings[0].year)
 
 
 def _is_no_limit(asked: str, word: re.Match[str], end: int, find: Callable[..., _Ahead]) -> bool:

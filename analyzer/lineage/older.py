@@ -64,8 +64,12 @@ def older_values(known: Known) -> Iterator[Clue]:
         return
     stated = {value for figure in figures(answer) if not figure.is_label for value in figure.readings}
     told = dates_in(answer) + dates_in(known.asked)
-    for key, found in _by_key(known).items():
-        if len({each.at for each in found}) > _MOST_TIMES:
+    today = known.today
+    for key, every in _by_key(known).items():
+        found = [
+            each for each in every if today is None or each.at[0] <= (today.year, today.month, today.day)
+        ]
+        if not found or len({each.at for each in found}) > _MOST_TIMES:
             continue
         newest = max(found, key=lambda one: one.at)
         used = {one.value: one for one in found if one.value in stated}

@@ -105,6 +105,17 @@ def test_records_of_different_things_do_not_replace_each_other() -> None:
     assert found("Which order is the dearest right now?", *called("orders", "{}", orders), answer) is None
 
 
+def test_what_is_still_to_come_does_not_replace_what_holds_now() -> None:
+    plays = (
+        '[{"play": "Gull", "from": "2027-05-02", "nights": 40},'
+        ' {"play": "Bull", "from": "2027-05-25", "nights": 25}]'
+    )
+    for today, is_right in (("5 May 2027", True), ("5 June 2027", False)):
+        task = f"Today is {today}. How many nights does the current play run?"
+        clue = found(task, *called("plays", "{}", plays), step("porter", "The Gull runs for 40 nights."))
+        assert (clue is None) is is_right
+
+
 def booked(task: str, arguments: str, answer: str, tool_name: str = "book_visit") -> Clue | None:
     return found(task, *called(tool_name, arguments, '{"ok": true}'), step("porter", answer))
 

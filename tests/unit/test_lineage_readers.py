@@ -699,6 +699,8 @@ LOOMS = (
         ("Today is 4 May 2027. Who can deliver a loom by 13 May?", "Holm.", True),
         ("Today is 4 May 2027. Who can deliver a loom by 19 May?", "Sette.", True),
         ("Today is 28 December 2027. Who can deliver before 10 January?", "Sette.", False),
+        ("Today is 20 February 2027. Who can deliver before 29 February?", "Sette.", False),
+        ("Today is 28 December 9999. Who can deliver before 10 January?", "Holm.", True),
         ("Who can deliver a loom by 13 May?", "Sette.", True),
         ("Today is 4 May 2027. I decide by 13 May: who has the best looms?", "Sette.", True),
         ("Today is 4 May 2027. Compare all who deliver by 13 May.", "Sette 14, Varga 5, Holm 8 days.", True),
