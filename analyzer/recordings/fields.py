@@ -106,7 +106,8 @@ def opened(records: Records) -> Records | None:
     return found
 
 
-_CELLS: Final = (*_WRAPPERS, "history", "chat_history", "message_data", "message")
+_CELLS: Final = ("messages", "message_data", "conversation", "history", "chat_history", "trajectory", "traj")
+"""Columns of dialogues; a log's line may be JSON too, and is no run."""
 _SESSIONS: Final = ("session_id", "thread_id", "conversation_id", "chat_id")
 
 
