@@ -44,6 +44,8 @@ class PassedCall:
     """``cut`` if the answer broke off, ``client_gone`` if the program did not wait for it."""
     encoding: str = ""
     """The answer's ``Content-Encoding``."""
+    silent: str = ""
+    """Scheme, host and port of the provider, if it did not answer."""
 
 
 @record
@@ -195,7 +197,7 @@ def _object(body: bytes) -> dict[str, Any] | None:
 
 def _error(passed: PassedCall, answer: Body) -> str:
     if not passed.status:
-        return "the provider did not answer"
+        return f"{passed.silent or 'the provider'} did not answer"
     if passed.failure in _BROKEN:
         return _BROKEN[passed.failure]
     if passed.status < 400 and not answer.get("error"):

@@ -175,7 +175,7 @@ class RecordingGateway:
             answer.extend(piece[: _MOST_KEPT - len(answer)])
 
         response: web.StreamResponse
-        status, content_type, encoding, failure = 0, "", "", ""
+        status, content_type, encoding, failure, silent = 0, "", "", "", ""
         try:
             response, usage = await self._upstream.pass_on(sending, request, nullcontext, _nothing, watch)
             status, failure = response.status, usage.failure
@@ -183,7 +183,8 @@ class RecordingGateway:
             encoding = response.headers.get("Content-Encoding", "")
         except NoAnswer as error:
             ended_ns = self._clock_ns()
-            told = {"error": {"message": f"blamespan: the provider did not answer ({error.failure})"}}
+            silent = "/".join(sending.url.split("/")[:3])  # no password: ``unrecorded`` leaves those out
+            told = {"error": {"message": f"blamespan: {silent} did not answer ({error.failure})"}}
             response = web.json_response(told, status=NO_ANSWER_STATUS[error.failure])
         self._keep(
             PassedCall(
@@ -196,6 +197,7 @@ class RecordingGateway:
                 end_ns=ended_ns,
                 failure=failure,
                 encoding=encoding,
+                silent=silent,
             )
         )
         return response

@@ -1,9 +1,10 @@
 """Reader of runs that platforms and frameworks keep in shapes of their own. Pure.
 
 ``shapes`` says what a shape is, ``agent_events`` has those that are streams. Source: letta
-``LettaMessage``; Dify ``GET /messages``; Flowise ``IReactFlowObject`` and ``/chatmessage``; DSPy ``ReAct``;
-agno ``RunOutput.to_dict``; n8n ``IRunExecutionData``; OpenAI's API reference, threads; A2A 0.3 and 1.0;
-Mistral's API reference, conversations; langchain4j ``ChatMessage``; Spring AI ``Message`` (2026).
+``LettaMessage``; Dify ``GET /messages``, ``/workflow-runs/ID/node-executions`` and the events of a stream;
+OpenAI's Agents SDK ``RunResult`` and ``RunState``; Flowise ``IReactFlowObject`` and ``/chatmessage``; DSPy
+``ReAct``; agno ``RunOutput.to_dict``; n8n ``IRunExecutionData``; OpenAI's API reference, threads; A2A 0.3 and
+1.0; Mistral's API reference, conversations; langchain4j ``ChatMessage``; Spring AI ``Message`` (2026).
 """
 
 from __future__ import annotations
@@ -94,6 +95,41 @@ def _of_tool(held: Any, name: str) -> Any:
     """Return a tool's own part of what Dify lists for each tool of a thought."""
     found = structured(held)
     return found[name] if isinstance(found, dict) and name in found else found
+
+
+def _dify_nodes(records: Records) -> Records:
+    """Return what the nodes of a workflow did: listed by the API, or in the events of its stream."""
+    held = unwrapped(records, "data")
+    if all_have(held, "event"):
+        held = [_dify_node(one) for one in held if one["event"] in {"workflow_started", "node_finished"}]
+    is_known = all_have(held, "node_id", "node_type", "title", "status")
+    return held if is_known and any(one["node_type"] in _DIFY_AGENTS for one in held) else ()
+
+
+def _dify_node(event: Object) -> Object:
+    """Return what a node did, or the workflow's input as what its first node did."""
+    begun = {"node_id": "", "node_type": "start", "title": "", "status": "", "index": 0}
+    return {**(begun if event["event"] == "workflow_started" else {}), **object_at(event, "data")}
+
+
+_DIFY_AGENTS: Final = frozenset({"llm", "agent"})
+
+
+def _dify_run(entries: Records) -> Iterator[Message]:
+    """Yield what was asked, and what each node that is an agent, a model or a tool did."""
+    for one in in_order(objects(entries), "index"):
+        kind, given, got = one["node_type"], object_at(one, "inputs"), object_at(one, "outputs")
+        time, error = one.get("created_at"), json_text(one.get("error"))
+        if kind == "start":
+            yield from saying(USER, given.get("sys.query", next(iter(given.values()), "")), time=time)
+        elif kind in _DIFY_AGENTS:
+            text = error or text_of(got.get("text", got.get("answer")))
+            agent, failed = json_text(one["title"]), bool(error)
+            yield Message(speaker=AGENT, text=text, agent=agent, failed=failed, time_ns=nanoseconds(time))
+        elif kind in {"tool", "http-request", "code", "knowledge-retrieval"}:
+            call_id = f"{one['node_id']} {one.get('index')}"
+            yield asking(one["title"], given, call_id, time=time)
+            yield answering(got.get("text", got), call_id, error=error or None, time=time)
 
 
 _FLOWISE: Final = {"userMessage": USER, "apiMessage": AGENT}
@@ -332,6 +368,41 @@ def _thread_call(call: Object, agent: str, time: Any, error: str) -> Iterator[Me
         yield answering(logs or result, call_id, error="" if result else error, time=time)
 
 
+# --- results and states of OpenAI's Agents SDK ---
+
+_MADE: Final = ("new_items", "generatedItems", "generated_items", "newItems")
+
+
+def _made_entries(records: Records) -> Records:
+    found = _made(sole(records))
+    return records if found and all(_raw(one) for one in found) else ()
+
+
+def _made(one: Object) -> list[Object]:
+    return next((found for key in _MADE if (found := objects(one.get(key)))), [])
+
+
+def _raw(one: Object) -> Object:
+    return object_at(one, "raw_item") or object_at(one, "rawItem")
+
+
+def _made_run(entries: Records) -> Iterator[Message]:
+    """Yield the input and the items that a run made; each names its agent."""
+    one = entries[0]
+    given = one.get("input", one.get("originalInput", one.get("original_input")))
+    for each in objects(given) or [{"role": "user", "content": given}]:
+        yield from saying(USER, each.get("content")) if each.get("role") == "user" else ()
+    for each in _made(one):
+        raw, agent = _raw(each), text_at(object_at(each, "agent"), "name")
+        kind, call_id = text_at(raw, "type"), raw.get("call_id", raw.get("callId"))
+        if kind == "function_call":
+            yield asking(raw.get("name"), raw.get("arguments"), call_id, agent)
+        elif kind in {"function_call_output", "function_call_result"}:
+            yield answering(raw.get("output"), call_id, failed=raw.get("status") == "incomplete")
+        elif raw.get("role") == "assistant":
+            yield from saying(AGENT, raw.get("content"), agent)
+
+
 # --- tasks of A2A ---
 
 
@@ -445,10 +516,12 @@ _SHAPES: Final = (
     Shape(name="agno", entries=_agno_entries, messages=_agno),
     Shape(name="letta", entries=_letta_entries, messages=_letta),
     Shape(name="dify", entries=_dify_entries, messages=_dify),
+    Shape(name="dify", entries=_dify_nodes, messages=_dify_run),
     Shape(name="flowise", entries=_flowise_entries, messages=_flowise),
     Shape(name="dspy", entries=_react_entries, messages=_react),
     Shape(name="n8n", entries=_n8n_entries, messages=_n8n),
     Shape(name="assistants", entries=_thread_entries, messages=_thread, dialogues=_threads),
+    Shape(name="openai-agents", entries=_made_entries, messages=_made_run),
     Shape(name="a2a", entries=_a2a_entries, messages=_a2a, dialogues=each_alone),
     Shape(name="mistral", entries=_mistral_entries, messages=_mistral),
     Shape(name="java", entries=_java_entries, messages=_java),
@@ -462,8 +535,10 @@ AGENT_RUNS: Final = in_shapes(
     source="the platforms' API references and the frameworks' sources, 2026",
     how=(
         "The messages, runs and run steps of a thread of OpenAI's Assistants, in one document or one a line;"
+        " a run result or `state.toJSON()` of OpenAI's Agents SDK;"
         " the events of Bedrock's `invoke_agent` with `enableTrace=True`; `event.model_dump_json()` of AG2's"
-        " `run(…).events`; Letta's and Dify's `GET …/messages`; Flowise's `GET /chatmessage/ID`; n8n's"
+        " `run(…).events`; Letta's and Dify's `GET …/messages`; the node executions or the"
+        " stream of a Dify workflow; Flowise's `GET /chatmessage/ID`; n8n's"
         " `GET /executions/ID?includeData=true`; Agno's `json.dumps(run.to_dict())`; events of AG-UI or"
         " of a LlamaIndex workflow; DSPy's `ReAct` with its trajectory; tasks of A2A; Mistral's"
         " conversations; messages of LangChain4j and Spring AI"

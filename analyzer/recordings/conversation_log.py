@@ -174,7 +174,7 @@ def read_conversation(document: object) -> Conversation:
         agents=tuple(dict.fromkeys(step.agent for step in steps)),
         warnings=() if steps else ("the conversation is empty",),
         is_recorded_conversation=not is_list_alone
-        and ("history" in document or is_labelled(document) or not _is_chat(steps)),
+        and (("history" in document and not calls) or is_labelled(document) or not _is_chat(steps)),
     )
     return Conversation(
         trajectory=trajectory,
@@ -185,7 +185,10 @@ def read_conversation(document: object) -> Conversation:
 
 
 def _is_chat(steps: Sequence[Step]) -> bool:
-    """Tell whether a person talks with one program: no data set of failed runs has these keys and labels."""
+    """Tell whether a person talks with one program: no data set of failed runs has these keys and labels.
+
+    Under ``history`` one may, unless the program calls tools as an API writes it.
+    """
     kinds = {step.agent: step.kind for step in steps}
     return sorted(kinds.values()) == sorted((StepKind.HUMAN, StepKind.LLM))
 

@@ -89,17 +89,44 @@ def opened(records: Records) -> Records | None:
     """Return what stands below the one key that all records have for it, joined: pages of an API, say.
 
     ``None`` if a record is no object, or has several such keys with objects or lists, or not the first one's.
+    Without any, a text that is JSON stands for what it holds: a table's cell. A list in it is not joined with
+    those of other rows, and messages, one in each row, are a list for each session.
     """
     key, found = None, list[Any]()
     for one in map(_logged, records):
         if not isinstance(one, dict):
             return None
         keys = _held(one, _WRAPPERS) or _held(one, _RARE_WRAPPERS)
+        if not keys and key is None:
+            return _of_cells(records)
         if len(keys) != 1 or key not in (None, keys[0]):
             return None
         key = keys[0]
         found += one[key] if isinstance(one[key], list) else [one[key]]
     return found
+
+
+_CELLS: Final = ("messages", "message_data", "conversation", "history", "chat_history", "trajectory", "traj")
+"""Columns of dialogues; a log's line may be JSON too, and is no run."""
+_SESSIONS: Final = ("session_id", "thread_id", "conversation_id", "chat_id")
+
+
+def _of_cells(records: Records) -> Records | None:
+    """Return what the JSON texts under the one key hold that all records have for such a text."""
+    key, sessions = None, dict[str, list[Any]]()
+    for place, one in enumerate(records):
+        texts = {each: value for each in _CELLS if (value := text_at(one, each)).startswith(("{", "["))}
+        if len(texts) != 1 or key not in (None, *texts):
+            return None
+        ((key, text),) = texts.items()
+        try:
+            held = read_json(text)
+        except ValueError:
+            return None
+        session = next((f"{one[each]}" for each in _SESSIONS if each in one), "")
+        sessions.setdefault(f"row {place}" if isinstance(held, list) else session, []).append(held)
+    held = [found[0] if isinstance(found[0], list) else found for found in sessions.values()]
+    return held[0] if len(held) == 1 else held
 
 
 def _held(one: Mapping[str, Any], wrappers: Iterable[str]) -> list[str]:
@@ -216,13 +243,17 @@ def _place(moment: Any) -> float:
 _DECIMAL: Final = re.compile(r"[0-9]{1,20}\.[0-9]{1,20}")
 
 
+_OF_AZURE: Final = "%m/%d/%Y, %I:%M:%S.%f %p"
+"""A moment in a table from Azure's portal."""
+
+
 def _of_iso(text: str) -> int:
     if text.isdecimal():
         return nanoseconds(int(text[:20]))
     if _DECIMAL.fullmatch(text):
         return nanoseconds(float(text))
     try:
-        read = datetime.fromisoformat(text)
+        read = datetime.strptime(text, _OF_AZURE) if "/" in text else datetime.fromisoformat(text)  # noqa: DTZ007 - UTC, below
     except ValueError as error:
         raise ValueError(f"not a time: {text[:80]!r}") from error
     read = read if read.tzinfo else read.replace(tzinfo=UTC)

@@ -40,7 +40,7 @@ from analyzer.recordings.gemini_session import GEMINI_SESSION
 from analyzer.recordings.haystack_messages import HAYSTACK
 from analyzer.recordings.langchain_messages import LANGCHAIN
 from analyzer.recordings.langfuse_export import LANGFUSE
-from analyzer.recordings.langgraph_stream import LANGGRAPH
+from analyzer.recordings.langgraph_stream import LANGGRAPH, is_empty_state
 from analyzer.recordings.langsmith_runs import LANGSMITH
 from analyzer.recordings.llama_index_messages import LLAMA_INDEX
 from analyzer.recordings.logfire_rows import LOGFIRE
@@ -112,6 +112,8 @@ FORMATS: Final[tuple[FileFormat, ...]] = (
 
 _MESSAGES: Final = (None, *FORMATS[FORMATS.index(OPENAI_RESPONSES) :])
 """Formats that may hold the requests and answers of a model API."""
+_BY_NAME: Final = frozenset(_MESSAGES) - {None, CONVERSATION_LOG}
+"""Formats of dialogues that may stand below names of any kind: a log's keys are too common there."""
 _MOST_WRAPPERS: Final = 6
 """Objects around the records that are opened, one in the other."""
 _MOST_KEYS: Final = 8
@@ -149,6 +151,8 @@ def read_records(text: FileText) -> Recording:
                 raise
             refusal = refusal or error  # the messages of other formats may stand in objects of their own
         records = opened(records)
+    if (found := _by_name(text.records)) is not None:
+        return found
     if _PRINTED in json_text(list(text.records[:_MOST_KEYS])):
         raise UnreadableInput(_HOW_PRINTED)
     if refusal is not None:
@@ -172,6 +176,16 @@ def _known(records: Records, words: Words) -> Recording | None:
             for number, (own, (_, part)) in enumerate(zip(formats, found, strict=True), start=1)
         )
     return None if whole is None else read_as(whole, calls, words=words)
+
+
+def _by_name(records: Records) -> Recording | None:
+    """Read the only document as dialogues by their names: ``{"first": {"messages": …}, "second": …}``."""
+    only = records[0] if len(records) == 1 and isinstance(records[0], dict) else {}
+    found = [_format_of(part) for part in _parts([*only.values()]) if part]
+    known = [(own, part) for own, part in found if own in _BY_NAME and own is not None]
+    if not known or len(known) < len(only):
+        return None
+    return merged(read_as(own, part) for own, part in known)
 
 
 def _parts(records: Records) -> list[Records]:
@@ -212,6 +226,8 @@ def _looks_like(text: FileText | None, unknown: Records) -> str:
             " **User:** and **Assistant:**, one of them twice"
         )
     one = unknown[0] if unknown else None
+    if is_empty_state([*text.records]) or all(map(is_empty_state, text.records)):
+        return "a LangGraph stream of empty states only, which is no run: nothing was written yet"
     if not isinstance(one, dict) or is_of_room(one):
         return OF_A_ROOM if is_of_room(one) else f"{text.form} of unknown content ({type(one).__name__})"
     keys = ", ".join(" ".join(str(key).split())[:_LONGEST_KEY] for key in list(one)[:_MOST_KEYS]) or "none"

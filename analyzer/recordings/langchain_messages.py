@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogues_spans
-from analyzer.recordings.fields import dialogues_in, json_text, text_at
+from analyzer.recordings.fields import dialogues_in, json_text, object_at, text_at
 from analyzer.recordings.message_parts import call_of, finish_of, listed, text_of, tokens_of
 from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.model import ToolCall
@@ -73,6 +73,7 @@ def _messages_in(document: Any) -> Any:
     states = [document]
     if isinstance(document, dict):
         states += [document.get(key) for key in _HOLDERS]
+        states.append(object_at(object_at(document, "checkpoint"), "channel_values"))
     return next((one["messages"] for one in states if isinstance(one, dict) and "messages" in one), None)
 
 

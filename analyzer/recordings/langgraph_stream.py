@@ -129,6 +129,11 @@ def _payload(one: Any) -> Any:
     return one[-1] if is_led else one
 
 
+def is_empty_state(one: Any) -> bool:
+    """Tell whether an entry is a state before anything was written: ``["values", null]``."""
+    return isinstance(one, list) and len(one) > 1 and one[-1] is None and "values" in one[:-1]
+
+
 def _is_lead(one: Any) -> bool:
     return isinstance(one, str) or (isinstance(one, list) and all(isinstance(each, str) for each in one))
 
@@ -137,6 +142,8 @@ def _of_mode(records: Records, mode: str) -> Iterator[Any]:
     """Yield the entries of a mode, or all if the stream has only one mode; without those that begin."""
     for record in records:
         if isinstance(record, dict) and (text_at(record, "type") in _BEGUN or record.keys() <= _HEAD):
+            continue
+        if is_empty_state(record):
             continue
         lead = record[:-1] if isinstance(record, list) else ()
         if next((each for each in lead if isinstance(each, str)), mode) in {"", mode}:

@@ -27,7 +27,7 @@ def is_smolagents(records: Records) -> bool:
 
 def _is_step(one: Any) -> bool:
     return isinstance(one, dict) and (
-        {"step_number", "model_output"} <= one.keys()
+        ("step_number" in one and not one.keys().isdisjoint({"model_output", "tool_calls"}))
         or {"plan", "model_output_message"} <= one.keys()
         or "task" in one
         or "system_prompt" in one

@@ -2,7 +2,8 @@
 
 A row needs a trace, a span, a name, a start and an end or a duration, under the names that ClickHouse,
 CloudWatch, Honeycomb, Elastic, Application Insights, New Relic, Mastra, Braintrust, Opik, HoneyHive,
-LangWatch, SigNoz, AWS X-Ray and Zipkin 1 give them. Attributes are OpenTelemetry's, in an object or in
+LangWatch, SigNoz, AWS X-Ray, Google's Cloud Trace, Sentry, Laminar, Lunary, Literal AI, Galileo and Zipkin 1
+give them. Attributes are OpenTelemetry's, in an object or in
 columns of their own. A store that keeps inputs and outputs under its own kinds (``llm``, ``tool``) is read as
 OpenInference.
 Source: the stores' API references and table schemas (2026); ``_NAMES`` lists what is read of them.
@@ -50,12 +51,12 @@ _Row = Mapping[str, Any]
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "trace": (
         "trace_id", "traceId", "TraceId", "trace.trace_id", "trace.id", "operation_Id", "root_span_id",
-        "session_id",
+        "threadId", "session_id",
     ),
     "span": ("span_id", "spanId", "SpanId", "trace.span_id", "span.id", "transaction.id", "event_id", "id"),
     "parent": (
         "parent_span_id", "parentSpanId", "ParentSpanId", "trace.parent_id", "parent.id", "parent_id",
-        "parentId", "operation_ParentId",
+        "parentId", "parentRunId", "operation_ParentId",
     ),
     "name": (
         "span_name", "SpanName", "name", "span.name", "transaction.name", "event_name",
@@ -63,7 +64,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "start": (
         "start_time", "startTimeUnixNano", "startTime", "Timestamp", "@timestamp", "startedAt",
-        "timestamps.started_at", "metrics.start", "timestamp",
+        "timestamps.started_at", "metrics.start", "timestamp", "timestamp [UTC]", "createdAt", "created_at",
     ),
     "end": ("end_time", "endTimeUnixNano", "endTime", "endedAt", "timestamps.finished_at", "metrics.end"),
     "status": (
@@ -114,7 +115,7 @@ _KINDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("tool", "tool_call", "mcp_tool_call"), TOOL),
     **dict.fromkeys(("agent", "agent_run"), AGENT),
     **dict.fromkeys(
-        ("task", "session", "chain", "general", "function", "workflow", "workflow_run"), FUNCTION
+        ("run", "task", "session", "chain", "general", "function", "workflow", "workflow_run"), FUNCTION
     ),
 }
 """OpenInference's kinds by those of stores that keep inputs and outputs."""
@@ -146,8 +147,13 @@ def _has_own_ids(one: _Row) -> bool:
 
 
 def _is_traced(one: _Row) -> bool:
-    has_sides = any(key in one for field in ("given", "got") for key in _NAMES[field])
-    return has_sides and json_text(_found(one, "type")).lower() in _KINDS
+    is_named = any(key in one for field in ("given", "got") for key in _NAMES[field])
+    return is_named and json_text(_found(one, "type")).lower() in _KINDS
+
+
+def _has_sides(one: _Row) -> bool:
+    """Tell whether a store keeps input or output beside the attributes; Laminar leaves them empty."""
+    return _found(one, "given") is not None or _found(one, "got") is not None
 
 
 def _is_span(one: Any) -> bool:
@@ -164,14 +170,113 @@ def _rows(records: Records) -> Records:
     """Return rows; those listed below their trace get its id."""
     rows = rows_of(records)
     only = rows[0] if len(rows) == 1 and isinstance(rows[0], dict) else {}
-    x_ray = objects(only.get("Traces")) or rows
-    if all_have(x_ray[:1], "Id", "Segments"):
-        return [row for trace in objects(x_ray) for row in _x_ray_rows(trace)]
+    if found := _rows_of_store(rows, only):
+        return found
     held = only.get("spans", only.get("content"))
     trace = text_at(only, "trace_id") or text_at(only, "traceId")
     if not isinstance(held, list) or not all(isinstance(one, dict) for one in held):
         return rows
     return [{"trace_id": trace, **one} for one in held] if trace else held
+
+
+def _rows_of_store(rows: Records, only: _Row) -> list[_Row]:
+    """Return the rows of stores whose spans have shapes of their own; ``only`` is the only document."""
+    if all_have(clouds := objects(only.get("spans")) or rows, "spanId", "displayName"):
+        return [_cloud_row(one) for one in clouds]
+    if event := object_at(object_at(only, "contexts"), "trace"):
+        return _sentry_rows(only, event)
+    if all_have(rows, "id", "type", "created_at", "spans") and rows[0]["type"] == "trace":
+        return [row for trace in rows for row in _tree_rows(trace)]
+    if all_have(rows, "id", "parentRunId", "type"):
+        return _with_traces(rows)
+    x_ray = objects(only.get("Traces")) or rows
+    if all_have(x_ray[:1], "Id", "Segments"):
+        return [row for trace in objects(x_ray) for row in _x_ray_rows(trace)]
+    return []
+
+
+def _cloud_row(one: _Row) -> _Row:
+    """Return a span of Google's Cloud Trace v2 as a row; its ``name`` is ``projects/P/traces/T/spans/S``."""
+    path, status = text_at(one, "name").split("/"), object_at(one, "status")
+    told = object_at(object_at(one, "attributes"), "attributeMap")
+    return {
+        "trace_id": path[3] if len(path) > 3 else "",
+        "span_id": one["spanId"],
+        "parent_span_id": one.get("parentSpanId"),
+        "name": text_at(one["displayName"], "value"),
+        "start_time": one.get("startTime"),
+        "end_time": one.get("endTime"),
+        "attributes": {
+            key: held.get("value", held) if isinstance(held, dict) else held
+            for key, value in told.items()
+            for held in object_at({"it": value}, "it").values()
+        },
+        "status_code": "ERROR" if status.get("code") else "UNSET",
+        "status_message": text_at(status, "message"),
+    }
+
+
+def _sentry_rows(event: _Row, trace: _Row) -> list[_Row]:
+    """Return a transaction of Sentry and the spans in it as rows."""
+    root = {**event, **trace, "description": event.get("transaction")}
+    return [
+        {
+            "trace_id": one.get("trace_id"),
+            "span_id": one.get("span_id"),
+            "parent_span_id": one.get("parent_span_id"),
+            "name": one.get("description") or one.get("op"),
+            "start_time": one.get("start_timestamp"),
+            "end_time": one.get("timestamp"),
+            "attributes": object_at(one, "data"),
+            "status_code": "UNSET" if one.get("status") in _OF_SENTRY else "ERROR",
+            "status_message": object_at(one, "data").get("error.message"),
+        }
+        for one in (root, *objects(event.get("spans")))
+    ]
+
+
+_OF_SENTRY: Final = (None, "ok", "unknown", "cancelled")
+"""Statuses of Sentry's spans that are no errors."""
+
+
+def _with_traces(rows: Records) -> list[_Row]:
+    """Return runs of Lunary, which name only their parent, with the outermost one's id as their trace."""
+    parents = {json_text(one["id"]): json_text(one["parentRunId"]) for one in rows}
+    roots: dict[str, str] = {}
+    for first in parents:
+        run, seen = first, {first}
+        while run not in roots and parents[run] in parents and parents[run] not in seen:
+            run = parents[run]
+            seen.add(run)
+        roots.update(dict.fromkeys(seen, roots.get(run, run)))
+    return [{"trace_id": roots[json_text(one["id"])], **one} for one in rows]
+
+
+def _tree_rows(trace: _Row) -> Iterator[_Row]:
+    """Yield the spans of a trace of Galileo, in which each holds those below it."""
+    left = [(one, None) for one in reversed(objects(trace.get("spans")))]
+    while left:
+        one, parent = left.pop()
+        status, below = one.get("status_code"), objects(one.get("spans"))
+        failed = isinstance(status, int) and status >= _LEAST_FAILURE
+        yield {
+            **{key: value for key, value in one.items() if key != "spans"},
+            "trace_id": trace.get("id"),
+            "parent_id": parent,
+            "end_time": nanoseconds(one.get("created_at")) + _duration(one),
+            "status_code": "ERROR" if failed else "OK",
+            "status_message": json_text(one.get("output")) if failed else "",
+        }
+        left += [(each, one.get("id")) for each in reversed(below)]
+
+
+_LEAST_FAILURE: Final = 400
+"""Least status of HTTP that is an error."""
+
+
+def _duration(one: _Row) -> int:
+    held = object_at(one, "metrics").get("duration_ns")
+    return held if isinstance(held, int) else 0
 
 
 def _x_ray_rows(trace: _Row) -> Iterator[_Row]:
@@ -243,7 +348,7 @@ def _span(one: _Row) -> Span:
         end_ns=end_ns,
         status=_status(one, message),
         status_message=message,
-        attributes=_traced(one, kind, name) if kind else _told(one),
+        attributes=_traced(one, kind, name) if kind and _has_sides(one) else _told(one),
         events=(exception_event("", message, end_ns),) if kind and message else (),
         resource=Resource(attributes={"service.name": service} if service else {}),
     )
@@ -315,7 +420,8 @@ SPAN_ROWS: Final = FileFormat(
         "ClickHouse: `SELECT * FROM otel_traces FORMAT JSONEachRow`; CloudWatch: the log group `aws/spans`; "
         "Elastic: a search of `traces-*`; X-Ray: `aws xray batch-get-traces --trace-ids ID`; SigNoz: rows "
         "of `signoz_index_v3` or its API; Application Insights, Honeycomb, New Relic: the result of a query; "
-        "Braintrust, Opik, HoneyHive, LangWatch, Mastra: the spans of a trace by their API"
+        "Braintrust, Opik, HoneyHive, LangWatch, Laminar, Lunary, Literal AI, Galileo, Mastra, Google's "
+        "Cloud Trace: the spans of a trace by their API; Sentry: the JSON of a transaction's event"
     ),
     recognizes=is_span_rows,
     read=read_span_rows,

@@ -26,7 +26,7 @@ MOST_CELLS: Final = 5_000_000
 """Most values in a Parquet file, those inside of lists included."""
 _PER_BATCH: Final = 1 << 26
 """Bytes that a batch of rows may take if each row holds its column's largest value."""
-_HEADER: Final = re.compile(rb"(?:\xef\xbb\xbf)?\"?[A-Za-z_]?[\w.\- \"]*[,;\t][\w.\- \",;\t]*\r?\n")
+_HEADER: Final = re.compile(rb"(?:\xef\xbb\xbf)?\"?[A-Za-z_]?[\w.\- \"\[\]]*[,;\t][\w.\- \",;\t\[\]]*\r?\n")
 _DELIMITERS: Final = ",;\t"
 _FEWEST_COLUMNS: Final = 3
 _ROW_KEYS: Final = frozenset({"name", "span_name", "op_name", "trace_id", "trace"})
@@ -36,7 +36,8 @@ _NO_LITERAL: Final = re.compile(
     r"|\bnan\b|\barray\(|, dtype=object\)"
 )
 """What is no literal in the ``repr`` of a cell: moments, numbers that are absent, arrays around a list."""
-_NAME: Final = re.compile(r"[A-Za-z_][\w.\- ]*\Z")
+_NAME: Final = re.compile(r"[A-Za-z_][\w.\- ]*(?: \[[A-Z]{3}\])?\Z")
+"""Name of a column; Azure's portal adds the zone to that of a time: ``timestamp [UTC]``."""
 
 
 def looks_like_csv(plain: bytes) -> bool:
@@ -128,12 +129,14 @@ def rows_of(records: Records) -> Records:
 
     pandas' ``to_json`` writes ``{column: {index: value}}``; with ``orient="index"`` it is the other way
     round, and with ``orient="split"`` columns and data are apart.
-    Logfire's API lists columns, each with its ``values``; Azure's has ``rows`` beside the columns' names.
+    Logfire's API lists columns, each with its ``values``; Azure's has ``rows`` beside the columns' names, and
+    Elastic's ES|QL ``values``.
     """
     only = records[0] if len(records) == 1 else None
     if not isinstance(only, dict):
         return records
-    columns, data = only.get("columns"), only.get("data", only.get("rows"))
+    columns = only.get("columns")
+    data = next((only[key] for key in ("data", "rows", "values") if key in only), None)
     if isinstance(columns, list) and isinstance(data, list):
         columns = [column.get("name") if isinstance(column, dict) else column for column in columns]
         is_table = all(isinstance(row, list) and len(row) == len(columns) for row in data)

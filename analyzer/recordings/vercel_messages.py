@@ -67,9 +67,18 @@ def _answers(document: Mapping[str, Any]) -> list[Any]:
     steps = objects(document.get("steps"))
     last = next(reversed(steps), None)
     said = [object_at(one, "response").get("messages") for one in (document, last)]
-    kept = [{"role": "assistant", "content": step["content"]} for step in steps if step.get("content")]
+    kept = [{"role": "assistant", "content": content} for step in steps if (content := _of_step(step))]
     found = next((one for one in said if isinstance(one, list) and one), [streamed] if streamed else kept)
     return [*found[:-1], *(ended(one, document.get("finishReason")) for one in found[-1:])]
+
+
+def _of_step(step: Mapping[str, Any]) -> Any:
+    """Return the parts of a step, also if it lists them by kind; Mastra has their fields in a ``payload``."""
+    if step.get("content"):
+        return step["content"]
+    listed_parts = [*objects(step.get("toolCalls")), *objects(step.get("toolResults"))]
+    parts = [{**object_at(part, "payload"), **part} for part in listed_parts]
+    return [*parts, *([{"type": "text", "text": step["text"]}] if step.get("text") else [])]
 
 
 def _is_message(one: Any) -> bool:

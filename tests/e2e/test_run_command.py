@@ -391,6 +391,12 @@ def test_after_ctrl_c_what_is_there_is_judged(plain: Path, provider: str) -> Non
     assert "analyst, at step 3 of 4" in told
 
 
+@pytest.mark.parametrize(("code", "is_said"), [(1, True), (130, False)], ids=["an error", "Ctrl-C"])
+def test_a_missing_package_is_suspected_after_an_error_only(tmp_path: Path, code: int, is_said: bool) -> None:
+    ended = run(tmp_path, "--", sys.executable, "-c", f"raise SystemExit({code})")
+    assert ("if a package is missing" in ended.stderr) is is_said
+
+
 FLAKY = f"""
 import pathlib, sys
 count = pathlib.Path("count")

@@ -257,12 +257,60 @@ def lambda_answer(error: str) -> list[Any]:
     return [{"statusCode": 200, "body": json.dumps(found["prompt_blueprint"]["prompt_template"])}]
 
 
+def dify_nodes(error: str) -> list[Any]:
+    done = {"status": "succeeded", "error": None}
+    ended = {"status": "failed", "error": error, "outputs": None} if error else {"outputs": {"text": RIGHT}}
+    nodes: list[dict[str, Any]] = [
+        {"node_type": "start", "title": "Start", "inputs": {"sys.query": TASK}, **done},
+        {"node_type": "tool", "title": "tide_table", "inputs": ARGUMENTS, **done, **ended},
+        {"node_type": "llm", "title": DESK, "inputs": {}, "outputs": {"text": ANSWER}, **done},
+    ]
+    numbered = [{"index": place, "node_id": f"node {place}", **one} for place, one in enumerate(nodes)]
+    return numbered[::-1]
+
+
+def dify_stream(error: str) -> list[Any]:
+    answer, tool, start = dify_nodes(error)
+    begun = {"event": "workflow_started", "data": {"id": "w", "inputs": start["inputs"]}}
+    done = [{"event": "node_finished", "data": one} for one in (tool, answer)]
+    return [begun, {"event": "node_started", "data": {"id": "1"}}, *done, {"event": "workflow_finished"}]
+
+
+def made_items(error: str) -> list[Any]:
+    said = [{"type": "output_text", "text": ANSWER}]
+    raw = [
+        {"type": "function_call", "call_id": "c1", "name": "tide_table", "arguments": GIVEN},
+        {"type": "function_call_output", "call_id": "c1", "output": error or RIGHT},
+        {"type": "message", "role": "assistant", "content": said},
+    ]
+    items = [{"type": "item", "agent": {"name": DESK}, "raw_item": one} for one in raw]
+    return [{"input": TASK, "new_items": items, "raw_responses": [], "final_output": ANSWER}]
+
+
+def run_state(error: str) -> list[Any]:
+    """Return a state as the SDK in TypeScript writes it."""
+    (held,) = made_items(error)
+    text = json.dumps(held["new_items"]).replace("raw_item", "rawItem").replace("call_id", "callId")
+    items = json.loads(text.replace("function_call_output", "function_call_result"))
+    asked = [{"type": "message", "role": "user", "content": TASK}]
+    return [{"$schemaVersion": "1.0", "originalInput": asked, "generatedItems": items}]
+
+
+def mastra_steps(error: str) -> list[Any]:
+    own = {"toolCallId": "c1", "toolName": "tide_table"}
+    call = {"type": "tool-call", "payload": {**own, "args": ARGUMENTS}}
+    result = {"type": "tool-result", "payload": {**own, "result": error or RIGHT, "isError": bool(error)}}
+    first = {"text": "", "toolCalls": [call], "toolResults": [result]}
+    asked = [{"role": "user", "content": TASK}]
+    return [{"messages": asked, "steps": [first, {"text": ANSWER, "toolCalls": []}], "text": ANSWER}]
+
+
 SHAPES: list[Callable[[str], list[Any]]] = [
     *(assistants, ag2, bedrock_agent, mistral, langchain4j, spring_ai, vs_code, vs_code_log, libre_chat),
     *(open_webui, continue_dev, zed, share_gpt, hermes, amp, kimi, evaluation_set, evaluation_set_of_uses),
-    *(prompt_layer, lambda_answer),
+    *(prompt_layer, lambda_answer, made_items, run_state, mastra_steps),
 ]
-NAMED = frozenset({assistants, ag2, bedrock_agent, libre_chat, evaluation_set})
+NAMED = frozenset({assistants, ag2, bedrock_agent, libre_chat, evaluation_set, made_items, run_state})
 """Shapes that record the agent's name."""
 each_shape = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
 
@@ -290,6 +338,19 @@ def test_a_right_run_accuses_no_agent(shape: Callable[[str], list[Any]]) -> None
     (run,) = read_runs(data)
     assert [step.output for step in run.trajectory.steps if step.kind is StepKind.TOOL] == [RIGHT]
     assert attribute(data).status is Status.NO_FAILURE
+
+
+@pytest.mark.parametrize("shape", [dify_nodes, dify_stream])
+def test_the_nodes_of_a_workflow_tell_the_story(shape: Callable[[str], list[Any]]) -> None:
+    def whole(error: str) -> bytes:
+        return json.dumps({"data": shape(error)}).encode()
+
+    (run,) = read_runs(whole(ERROR))
+    _, call, answer = run.trajectory.steps
+    assert (call.target, json.loads(call.input), call.error) == ("tide_table", ARGUMENTS, ERROR)
+    assert (answer.agent, answer.output, run.trajectory.task) == (DESK, ANSWER, TASK)
+    assert attribute(whole(ERROR)).agent == DESK
+    assert attribute(whole("")).status is Status.NO_FAILURE
 
 
 # --- spans ---

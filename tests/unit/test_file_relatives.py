@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -224,6 +226,96 @@ def test_dialogues_with_other_names_of_the_roles_are_judged_like_the_apis(roles:
     found = run(messages)
     assert (found.task, told(found)) == (TASK, [("assistant", "llm", ANSWER)])
     assert attribute(json.dumps(messages).encode()).status is Status.NO_FAILURE
+
+
+def asked_and_answered(result: str = ERROR) -> list[dict[str, Any]]:
+    """Return the messages of a dialogue with one call of a tool."""
+    called = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+    answered = {"role": "tool", "tool_call_id": "c1", "content": result}
+    return [USER, called, answered, {"role": "assistant", "content": ANSWER}]
+
+
+def cells(rows: list[dict[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+KEPT: dict[str, Callable[[list[dict[str, Any]]], str]] = {
+    "by name": lambda found: json.dumps({"first": {"messages": found}, "2": {"messages": found[::3]}}),
+    "lists by name": lambda found: json.dumps({"thread-1": found}),
+    "a history among other keys": lambda found: json.dumps({"id": "7", "history": found}),
+    "a conversation in objects": lambda found: json.dumps({"result": {"conversation": {"history": found}}}),
+    "cells of a table": lambda found: cells([{"id": 1, "messages": json.dumps(found), "score": 0}]),
+    "rows of a database": lambda found: "\n".join(
+        json.dumps({"id": place, "session_id": "a", "message_data": json.dumps(one)})
+        for place, one in enumerate(found)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kept", KEPT)
+def test_a_dialogue_is_read_from_where_programs_keep_it(kept: str) -> None:
+    failed, right = (KEPT[kept](asked_and_answered(result)) for result in (f"Error: {ERROR}", "14:20"))
+    first, *_ = read_runs(failed.encode())
+    assert told(first.trajectory)[-1] == ("assistant", "llm", ANSWER)
+    assert [call[:2] for call in tools(first.trajectory)] == [("assistant", "tide_table")]
+    assert first.trajectory.task == TASK
+    assert attribute(first).agent == "assistant"
+    again, *_ = read_runs(right.encode())
+    assert attribute(again).status is Status.NO_FAILURE
+
+
+def test_rows_of_several_sessions_and_cells_with_lists_stay_apart() -> None:
+    messages = asked_and_answered("14:20")
+    other = [{"role": "user", "content": "And at Calais?"}, {"role": "assistant", "content": "At 13:05."}]
+    rows = [
+        {"session_id": session, "message_data": json.dumps(one)}
+        for session, found in (("a", messages), ("b", other))
+        for one in found
+    ]
+    lines = "\n".join(map(json.dumps, rows))
+    table = cells(
+        [{"id": place, "n": 0, "messages": json.dumps(one)} for place, one in enumerate((messages, other))]
+    )
+    for text in (lines, table):
+        assert sorted(one.trajectory.task for one in read_runs(text.encode())) == ["And at Calais?", TASK]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"en": {"messages": {"hello": "Hello"}}, "de": {"messages": {"hello": "Hallo"}}},
+        {"comments": [{"name": "ann", "content": "Broken."}, {"name": "bob", "content": "Works."}]},
+        {"first": {"messages": [USER]}, "second": {"kind": "settings"}},
+        {"level": "INFO", "text": "started"},
+    ],
+    ids=["translations", "comments", "one of several", "texts"],
+)
+def test_other_objects_by_name_are_no_dialogues(document: Any) -> None:
+    with pytest.raises(UnreadableInput, match=r"unknown format|application"):
+        read_recording(json.dumps(document).encode())
+
+
+def test_a_stream_of_empty_states_is_no_run_and_says_so() -> None:
+    for stream in (json.dumps(["values", None]), '["values", null]\n[[], "values", null]\n'):
+        with pytest.raises(UnreadableInput, match="empty states only, which is no run"):
+            read_recording(stream.encode())
+    asked = {"type": "human", "content": TASK}
+    state = {"messages": [asked, {"type": "ai", "name": "desk", "content": ANSWER}]}
+    found = run(["values", None], ["values", {"messages": [asked]}], ["values", state])
+    assert (found.task, told(found)) == (TASK, [("desk", "llm", ANSWER)])
+
+
+def test_of_the_checkpoints_of_a_thread_the_last_one_counts() -> None:
+    said = [{"type": "human", "content": TASK}, {"type": "ai", "name": "desk", "content": ANSWER}]
+    rows = [
+        {"thread_id": "1", "checkpoint": {"v": 4, "channel_values": {"messages": said[:count]}}}
+        for count in (1, 2)
+    ]
+    assert told(run(*rows)) == [("desk", "llm", ANSWER)]
 
 
 def capital(messages: list[dict[str, Any]]) -> Any:

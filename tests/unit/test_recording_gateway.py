@@ -11,6 +11,7 @@ import pytest
 from yarl import URL
 
 from analyzer.programs.child import child_environment
+from analyzer.programs.model_call import read_model_call
 from analyzer.programs.recording_gateway import recording, refused_key, unrecorded, upstreams
 from tests.scripted_upstream import Upstream, upstream
 
@@ -74,7 +75,23 @@ async def test_an_error_of_the_provider_is_passed_on_and_kept(
         url = f"{gateway.environment()['OPENAI_BASE_URL']}/chat/completions"
         async with client.post(url, data=BODY) as answer:
             assert answer.status == status
-    assert [call.status for call in gateway.calls] == [kept]
+        told = "" if kept else provider.url
+    assert [(call.status, call.silent) for call in gateway.calls] == [(kept, told)]
+
+
+async def test_an_address_where_nothing_listens_is_named() -> None:
+    async with (
+        recording({"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}) as gateway,
+        aiohttp.ClientSession() as client,
+    ):
+        url = f"{gateway.environment()['OPENAI_BASE_URL']}/chat/completions"
+        async with client.post(url, data=BODY) as answer:
+            told = (await answer.json())["error"]["message"]
+    assert told == "blamespan: http://127.0.0.1:9 did not answer (unavailable)"
+    (passed,) = gateway.calls
+    call = read_model_call(passed)
+    assert call is not None
+    assert call.error == "http://127.0.0.1:9 did not answer"
 
 
 async def test_other_paths_and_methods_pass_and_foreign_hosts_do_not() -> None:

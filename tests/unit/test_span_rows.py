@@ -276,6 +276,93 @@ def langwatch(told: list[Told]) -> Any:
     return {"trace_id": "t1", "spans": spans, "input": {"value": TASK}, "output": {"value": ANSWER}}
 
 
+def columns(told: list[Told]) -> Any:
+    """Return rows as Elastic's ES|QL answers: columns and values apart."""
+    rows = [honeycomb(one) for one in told]
+    names = list(dict.fromkeys(key for row in rows for key in row))
+    values = [[row.get(name) for name in names] for row in rows]
+    return {"took": 3, "columns": [{"name": name, "type": "keyword"} for name in names], "values": values}
+
+
+def portal(told: list[Told]) -> str:
+    """Return rows as Azure's portal exports them."""
+    (held,) = azure(told)["tables"]
+    text = io.StringIO()
+    names = ["timestamp [UTC]", *(column["name"] for column in held["columns"][1:])]
+    moments = [f"1/1/2026, 12:00:0{number}.000 AM" for number, *_ in told]
+    rows = [[moment, *row[1:]] for moment, row in zip(moments, held["rows"], strict=True)]
+    csv.writer(text).writerows([names, *rows])
+    return "\ufeff" + text.getvalue()
+
+
+def cloud_trace(told: Told) -> Any:
+    number, _, name, attributes, error = told
+    values = {key: {"stringValue": {"value": value}} for key, value in attributes.items()}
+    return {
+        "name": f"projects/p/traces/{TRACE}/spans/{span_id(number)}",
+        "spanId": span_id(number),
+        **({"parentSpanId": span_id(1)} if number > 1 else {}),
+        "displayName": {"value": name},
+        "startTime": iso(number),
+        "endTime": iso(number + 1),
+        "attributes": {"attributeMap": values},
+        **({"status": {"code": 2, "message": error}} if error else {}),
+    }
+
+
+def sentry(told: list[Told]) -> Any:
+    spans = [
+        {
+            "trace_id": TRACE,
+            "span_id": span_id(number),
+            "parent_span_id": span_id(1),
+            "description": name,
+            "start_timestamp": START_MS / 1000 + number,
+            "timestamp": START_MS / 1000 + number + 0.5,
+            "status": "internal_error" if error else "ok",
+            "data": {**attributes, **({"error.message": error} if error else {})},
+        }
+        for number, _, name, attributes, error in told
+    ]
+    root = {"trace_id": TRACE, "span_id": span_id(1), "status": "ok", "data": told[0][3]}
+    times = {"start_timestamp": START_MS / 1000, "timestamp": START_MS / 1000 + 9}
+    return {"transaction": told[0][2], **times, "contexts": {"trace": root}, "spans": spans[1:]}
+
+
+def laminar(told: Told) -> Any:
+    sides = {"input": None, "output": None, "spanType": {"agent": "DEFAULT"}.get(told[1], told[1].upper())}
+    return {**cloudwatch(told), **sides}
+
+
+def lunary(told: Told) -> Any:
+    number, kind, name, sides, error = told
+    times = {"createdAt": iso(number), "endedAt": iso(number + 1)}
+    failed = {"message": error, "stack": "at …"} if error else None
+    parent = f"run-{1}" if number > 1 else None
+    own = {"id": f"run-{number}", "parentRunId": parent, "type": kind, "name": name}
+    return {**own, **times, **sides, "error": failed}
+
+
+def literal(told: Told) -> Any:
+    number, kind, name, sides, error = told
+    own = {"id": f"step-{number}", "parentId": "step-1" if number > 1 else None, "threadId": "t1"}
+    times = {"startTime": iso(number), "endTime": iso(number + 1)}
+    named = {"type": {"agent": "run"}.get(kind, kind), "name": name}
+    return {**own, **times, **named, **sides, "error": error or None}
+
+
+def galileo(told: list[Told]) -> Any:
+    def span(one: Told) -> dict[str, Any]:
+        number, kind, name, sides, error = one
+        own = {"id": f"s{number}", "type": kind, "name": name, "created_at": iso(number)}
+        ended = {"status_code": 500, "output": error} if error else {"status_code": 200}
+        return {**own, **sides, "metrics": {"duration_ns": 500}, **ended}
+
+    first, *others = map(span, told)
+    trace = {"id": "t1", "type": "trace", "created_at": iso(1), "spans": [{**first, "spans": others}]}
+    return {"records": [trace], "limit": 100}
+
+
 def insights(told: Told) -> Any:
     return [{"field": "@ptr", "value": "x"}, {"field": "@message", "value": json.dumps(cloudwatch(told))}]
 
@@ -318,6 +405,14 @@ STORES: dict[str, tuple[Callable[[str], list[Told]], Callable[[list[Told]], str]
     "New Relic": (otel, listed(honeycomb, "results", "nrql", "account", "actor", "data")),
     "Elastic": (otel, listed(lambda one: {"_id": "x", "_source": elastic(one)}, "hits", "hits")),
     "Application Insights": (otel, lambda told: json.dumps(azure(told))),
+    "Application Insights from the portal": (otel, portal),
+    "Elastic's ES|QL": (otel, lambda told: json.dumps(columns(told))),
+    "Google's Cloud Trace 2": (otel, listed(cloud_trace, "spans")),
+    "Sentry": (otel, lambda told: json.dumps(sentry(told))),
+    "Laminar": (otel, listed(laminar, "items")),
+    "Lunary": (traced, listed(lunary, "data")),
+    "Literal AI": (traced, listed(literal)),
+    "Galileo": (traced, lambda told: json.dumps(galileo(told))),
     "Zipkin 1": (otel, listed(zipkin)),
     "Google's Cloud Trace": (otel, lambda told: json.dumps(google(told))),
     "Braintrust": (traced, listed(braintrust, "events")),
@@ -331,9 +426,8 @@ STORES: dict[str, tuple[Callable[[str], list[Told]], Callable[[list[Told]], str]
 @pytest.mark.parametrize("store", STORES)
 def test_rows_of_each_store_tell_the_story(store: str) -> None:
     told, written = STORES[store]
-    error = (
-        "" if store in {"Elastic", "Application Insights", "Zipkin 1"} else ERROR
-    )  # they keep exceptions elsewhere
+    error = "" if store.startswith(("Elastic", "Application Insights", "Zipkin 1")) else ERROR
+    error = ERROR if store == "Elastic's ES|QL" else error  # the others keep exceptions elsewhere
     data = written(told(ERROR)).encode()
     first, _, _ = told_steps(data, error=error)
     assert attribute(data).agent == "harbour_desk"
@@ -354,6 +448,12 @@ def test_jobs_and_meetings_are_no_spans(key: str) -> None:
     job = {"id": "1", key: "s", "name": "backup", "start_time": iso(1), "end_time": iso(2), "type": "job"}
     with pytest.raises(UnreadableInput, match="unknown format"):
         read_recording(json.dumps([job, {**job, "id": "2"}]).encode())
+
+
+def test_runs_in_a_circle_end() -> None:
+    times = {"createdAt": iso(1), "endedAt": iso(2), "type": "tool", "name": "drill", "output": "hole"}
+    runs = [{"id": str(one), "parentRunId": str(1 - one), **times} for one in (0, 1)]
+    assert read_recording(json.dumps(runs).encode()).requests
 
 
 def test_tools_that_a_session_used_are_no_spans() -> None:

@@ -37,6 +37,7 @@ from analyzer.programs.child import (
     run_child,
 )
 from analyzer.programs.collecting import Destinations, collecting, own_destinations
+from analyzer.programs.model_call import PassedCall
 from analyzer.programs.recording_gateway import RecordingGateway, recording, unrecorded
 from collector_processor.otlp import CollectorError, Signal
 from collector_processor.settings import Settings, load_settings
@@ -44,6 +45,8 @@ from semconv.record import record
 
 CONTEXT_SETTINGS: Final = {"allow_interspersed_args": False}
 """What follows the program's name is the program's."""
+_SIGNALLED: Final = 128
+"""Least exit code of a program that a signal ended."""
 _PROOF: Final = "analyzer.cli.proved_run"
 _REPORT: Final = "analyzer.cli.run_report"
 _PAGE: Final = "analyzer.cli.run_page"
@@ -297,8 +300,13 @@ async def _seen(program: _Program, wishes: Wishes, added: _Added) -> Seen:
         left_out=gateway.left_out if gateway else 0,
         undelivered=collected.undelivered,
         why_undelivered=collected.why,
-        advice=added.advice or (_other_python(program.command) if ended.code and not calls else ""),
+        advice=added.advice or (_other_python(program.command) if _may_lack(ended, calls) else ""),
     )
+
+
+def _may_lack(ended: Ended, calls: Sequence[PassedCall]) -> bool:
+    """Tell whether the program may have failed for want of a package: not if it called, or was ended."""
+    return 0 < ended.code < _SIGNALLED and not ended.is_stopped and not calls
 
 
 def _other_python(command: Sequence[str]) -> str:
