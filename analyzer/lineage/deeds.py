@@ -26,7 +26,7 @@ from analyzer.texts.run_view import HEAD, QUOTE
 from analyzer.texts.tool_names import deed_of, looks_up
 from analyzer.texts.tool_results import Fault
 from analyzer.texts.vocabulary import phrases
-from analyzer.texts.wordings import Kind, languages_in, says
+from analyzer.texts.wordings import Kind, languages_in, may_say, says
 from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, Step, StepKind
 from semconv.record import record
@@ -177,10 +177,11 @@ def claims_in(answer: str) -> tuple[tuple[str, frozenset[str]], ...]:
 def _claims(answer: str) -> Iterator[tuple[str, frozenset[str]]]:
     languages = languages_in(answer)
     others = tuple(code for code in languages if code != _ENGLISH)
+    may_claim = bool(others) and may_say(Kind.CLAIM_DONE, answer, others)
     for found in list(SENTENCE.finditer(answer))[:_MOST_SENTENCES]:
         sentence = found[0].strip()
         is_english = _ENGLISH in languages and _SAYS_DONE.search(sentence) and not NOT_DONE.search(sentence)
-        is_claim = is_english or (others and says(Kind.CLAIM_DONE, sentence, others))
+        is_claim = is_english or (may_claim and says(Kind.CLAIM_DONE, sentence, others))
         if is_claim and not sentence.endswith("?"):
             yield sentence, acts_in(sentence)
 

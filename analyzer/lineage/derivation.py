@@ -169,8 +169,9 @@ def formula_of(figure: Figure, beside: Sequence[Figure], figures: Sequence[Figur
     low, high = _bounds(figure)
     known = [one for one in (*beside, *figures) if one.value != figure.value]
     operands = list({one.value: one for one in known}.values())[:_MOST_OPERANDS]
+    factors = _factors(figure.unit)
     for operand in operands:
-        for factor in _factors(figure.unit):
+        for factor in factors:
             if low <= operand.value * factor <= high:
                 return (
                     f"{operand.literal} x {factor:g}"

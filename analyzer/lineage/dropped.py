@@ -68,13 +68,19 @@ def dropped_entries(known: Known) -> Iterator[Clue]:
 def _parts_told(known: Known) -> Iterator[tuple[int, Sequence[_Entry], Sequence[_Entry]]]:
     """Yield the lists of agents of which the answer claims to name all and does not: those named, and not."""
     answer = known.answer
-    counted = frozenset(count for count in counts_in(answer) if count >= _LEAST_NAMED)
-    wants_all = known.asks_for("every")
+    whole = answer.strip()
+    agents = (
+        (place, step) for place, step in enumerate(known.reading.steps) if step.kind is not StepKind.TOOL
+    )
+    said = [(place, own_words(step)) for place, step in agents if step.output.strip() != whole]
+    said = [(place, text) for place, text in said if text] if whole else []
+    counted = (
+        frozenset(count for count in counts_in(answer) if count >= _LEAST_NAMED) if said else frozenset()
+    )
+    wants_all = bool(said) and known.asks_for("every")
     words = words_in(answer) if counted or wants_all else frozenset()
-    for position, step in enumerate(known.reading.steps if words else ()):
-        if step.kind is StepKind.TOOL or step.output.strip() == answer.strip():
-            continue
-        for entries in _lists(prose_of(own_words(step)[:HEAD])):
+    for position, text in said if words else ():
+        for entries in _lists(prose_of(text[:HEAD])):
             told = [entry for entry in entries if entry.name & words]
             left = [entry for entry in entries if not entry.name & words]
             is_whole = len(entries) in counted or len(told) in counts_in(known.asked)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
@@ -22,6 +23,7 @@ MOST: Final = 400
 """Bound on the figures read from one text, for tables and dumps."""
 _REMEMBERED: Final = 128
 """Number of texts whose figures are cached: those of one run of usual length."""
+_NOWHERE: Final = (sys.maxsize, sys.maxsize)
 _DIGIT: Final = re.compile(r"\d")
 _WITHIN: Final = 0.51
 """Units of the last digit within which a value is the figure: a half, and a little for binary fractions."""
@@ -229,7 +231,8 @@ class Figure:
     @property
     def literal_digits(self) -> str:
         """Digits as written."""
-        return self.literal if self.literal.isdigit() else "".join(filter(str.isdigit, self.literal))
+        plain = self.literal.replace(",", "").replace(".", "")
+        return plain if plain.isdigit() else "".join(filter(str.isdigit, plain))
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -238,13 +241,13 @@ def figures(text: str) -> tuple[Figure, ...]:
     if _DIGIT.search(text) is None:
         return ()
     text = plain_typography(text)
-    skipped = [found.span() for found in _SKIPPED.finditer(text)]
+    skipped = (found.span() for found in _SKIPPED.finditer(text))
     found: list[Figure] = []
-    at = 0
+    start, end = 0, 0  # of the next part to skip; none is searched for after the last number
     for match in _NUMBER.finditer(text):
-        while at < len(skipped) and skipped[at][1] <= match.start():
-            at += 1
-        if at < len(skipped) and skipped[at][0] < match.end():
+        while end <= match.start():
+            start, end = next(skipped, _NOWHERE)
+        if start < match.end():
             continue
         figure = _figure(text, match)
         if figure is not None:

@@ -140,9 +140,8 @@ def _misconverted_in_deeds(known: Known) -> Iterator[Clue]:
     The keys name the same amount: ``amount_eur`` is 48250, where ``amount_cents`` was returned.
     """
     returned: list[tuple[int, Amount]] = []
-    deeds = (
-        step for step in known.reading.steps if step.kind is StepKind.TOOL and not looks_up(call_name(step))
-    )
+    calls = (step for step in known.reading.steps if step.kind is StepKind.TOOL)
+    deeds = (step for step in islice(calls, 1, None) if not looks_up(call_name(step)))  # after a result
     has_units = any(amount.figure.unit for step in deeds for amount in amounts_in(step.input[:HEAD]))
     for position, step in enumerate(known.reading.steps if has_units else ()):
         if step.kind is not StepKind.TOOL:

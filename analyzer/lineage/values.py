@@ -63,7 +63,9 @@ _LEAST_PATH: Final = 4
 @functools.lru_cache(maxsize=128)
 def values_in(text: str) -> tuple[Value, ...]:
     """Return the values of a text, in order, none within another."""
-    found = sorted(_all(text), key=lambda value: (value.start, -value.end))
+    found = [*_all(text)]
+    if len({value.kind for value in found}) > 1:  # those of one kind are in order
+        found.sort(key=lambda value: (value.start, -value.end))
     kept: list[Value] = []
     for one in found:
         if not kept or one.start >= kept[-1].end:

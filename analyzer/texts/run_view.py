@@ -129,6 +129,8 @@ class Reading:
     """A trajectory with structural facts about each step, by position; equal to itself alone."""
 
     trajectory: Trajectory
+    steps: tuple[Step, ...]
+    """The trajectory's steps: a field, since readers ask for them some hundred times."""
     outputs: tuple[str, ...]
     """Each step's output, at most ``HEAD`` characters, with plain quotes, blanks and digits."""
     texts: tuple[str, ...]
@@ -143,11 +145,6 @@ class Reading:
     """Tool calls whose result their agent gives as its reason to give up."""
     heard_faults: tuple[HeardFault, ...] = ()
     """Tool failures that no tool step shows."""
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """Return the trajectory's steps."""
-        return self.trajectory.steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +218,7 @@ def _read(trajectory: Trajectory) -> Reading:
     callers = callers_of(steps)
     return Reading(
         trajectory=trajectory,
+        steps=steps,
         outputs=outputs,
         texts=texts,
         roles=roles,

@@ -90,14 +90,15 @@ def _broken(task: str, answer: str) -> Iterator[tuple[str, str]]:
 
 
 def _miscounted(task: str, answer: str) -> Iterator[tuple[str, str]]:
-    if _is_json(answer):
+    limits, numbers = [*_AT_MOST.finditer(task)], [*_EXACTLY.finditer(task)]
+    if not (limits or numbers) or _is_json(answer):
         return  # which of its values is to be short, its form does not say
-    for match in _AT_MOST.finditer(task):
+    for match in limits:
         most, unit = _number(match[1] or match[3]), (match[2] or match[4]).lower()
         count = _counter(unit)(answer)
         if count > most * (_SLACK if unit.startswith(("word", "char")) else 1.0):
             yield f"it asks for at most {most} {unit}, the answer has {count}", "length"
-    for match in _EXACTLY.finditer(task):
+    for match in numbers:
         wanted, unit = _number(match[1]), match[2].lower()
         count = _counter(unit)(answer)
         is_exact = unit.startswith(("bullet", "paragraph"))

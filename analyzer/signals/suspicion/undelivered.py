@@ -275,8 +275,13 @@ def _only_words(ending: Ending) -> Clue | None:
     """
     trajectory = ending.trajectory
     could_act = any(step.tools or step.kind in _DOING or step.is_whole_turn for step in trajectory.steps)
-    if ending.missed or not could_act or orders_text(ending.task) or ending.last_deed >= 0:
+    if ending.missed or not could_act or ending.last_deed >= 0:
         return None
+    found = _wording(ending)
+    return None if found is None or orders_text(ending.task) else found
+
+
+def _wording(ending: Ending) -> Clue | None:
     author = _last_speaker(ending)
     if _is_notice(ending):
         reason = "ended with the notice of an error or a limit in place of an answer"

@@ -23,7 +23,7 @@ from analyzer.texts.wordings.languages import (
     speaks_of,
     unchecked,
 )
-from analyzer.texts.wordings.patterns import first_match
+from analyzer.texts.wordings.patterns import first_match, has_words
 from analyzer.texts.wordings.tables import ANY_LANGUAGE, Kind, Table, tables
 
 
@@ -62,6 +62,12 @@ def said(kind: Kind, text: str, languages: tuple[str, ...] | None = None) -> Mat
 def says(kind: Kind, text: str, languages: tuple[str, ...]) -> bool:
     """Tell whether ``said`` finds a phrase; cheaper where nobody asks for its place."""
     return any(_spans(kind, fold(text), languages))
+
+
+def may_say(kind: Kind, text: str, languages: tuple[str, ...]) -> bool:
+    """Tell whether any sentence of a text may have a phrase: asked once, before ``says`` for each."""
+    folded = fold(text)
+    return any(has_words(language, kind, folded) for language in (*languages, ANY_LANGUAGE))
 
 
 def _spans(kind: Kind, folded: str, languages: tuple[str, ...]) -> Iterator[tuple[int, int, str]]:
@@ -138,6 +144,7 @@ __all__ = [
     "kinds_said",
     "languages_in",
     "may_order_message",
+    "may_say",
     "mentions_fault",
     "only_acknowledges",
     "orders_text",

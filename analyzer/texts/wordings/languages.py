@@ -12,7 +12,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Final
 
 from analyzer.texts.wordings.folding import fold
@@ -24,6 +24,7 @@ _TAIL: Final = 1_000
 _TOKEN: Final = re.compile(
     r"[^\s\d_!-@\[-^{-\u00bf\u00d7\u00f7\u2000-\u206f\u2190-\u2bff\u3000-\u303f\u0964\u0965\u060c\u061b\u061f\u06d4]+"
 )
+_LATIN: Final = re.compile("[a-z]")
 _FAMILIES: Final = {"HIRAGANA": "CJK", "KATAKANA": "CJK"}
 """Scripts that one text mixes: Japanese is written with Han characters too."""
 _SPACED: Final = frozenset({"LATIN", "CYRILLIC", "GREEK"})
@@ -127,7 +128,7 @@ def _languages(sample: str) -> tuple[str, ...]:
     chosen: list[str] = []
     letters = _letters(folded)
     for family, count in letters.items():
-        if count < _ENOUGH_LETTERS and count < _LEAST_SHARE * letters.total():
+        if count < _ENOUGH_LETTERS and count < _LEAST_SHARE * sum(letters.values()):
             continue
         hits = _hits(family, words, folded)
         if max(map(len, hits.values()), default=0) <= _FEW + 1:
@@ -196,17 +197,17 @@ def _codes(family: str, words_of: Callable[[Table], Iterable[str]]) -> Mapping[s
 
 
 @functools.lru_cache(maxsize=16)
-def _letters(folded: str) -> Counter[str]:
+def _letters(folded: str) -> Mapping[str, int]:
     """Count the letters of each family of scripts, most frequent first; in a long text, estimate."""
     if folded.isascii():
-        return Counter({"LATIN": 1}) if re.search("[a-z]", folded) else Counter()
-    counted: Counter[str] = Counter()
+        return {"LATIN": 1} if _LATIN.search(folded) else {}
+    counted: defaultdict[str, int] = defaultdict(int)
     each = 1 + len(folded) // _ENOUGH_CHARACTERS
     for character, times in Counter(folded[::each]).items():
         script = _script(character)
         if script:
             counted[script] += times * each
-    return Counter(dict(counted.most_common()))
+    return dict(sorted(counted.items(), key=itemgetter(1), reverse=True))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -233,9 +234,9 @@ def _unchecked(sample: str) -> str:
     folded = fold(sample)
     letters = _letters(folded)
     if folded.isascii():
-        letters = Counter({"LATIN": sum(map(str.isalpha, folded))})
+        letters = {"LATIN": sum(map(str.isalpha, folded))}
     for family, count in letters.items():
-        if count < _ENOUGH_LETTERS or count < _SHARE * letters.total():
+        if count < _ENOUGH_LETTERS or count < _SHARE * sum(letters.values()):
             continue
         known = [tables()[code] for code in _languages(sample)]
         those = [table for table in known if table in _by_family().get(family, ())]

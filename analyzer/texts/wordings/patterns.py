@@ -40,6 +40,11 @@ def first_match(language: str, kind: Kind, folded: str) -> tuple[int, int] | Non
     return None
 
 
+def has_words(language: str, kind: Kind, folded: str) -> bool:
+    """Tell whether a folded text has a word of a phrase; if not, no part of it has such a phrase."""
+    return _phrases(language, kind).has_words(folded)
+
+
 class Phrases:
     """The phrases of a kind in one language.
 
@@ -54,8 +59,11 @@ class Phrases:
 
     def may_be_in(self, folded: str) -> bool:
         """Tell whether the pattern may match a folded text; costs less than a search until it is compiled."""
-        is_compiled = "pattern" in vars(self)
-        return is_compiled or any(word in folded for word in self._words)
+        return "pattern" in vars(self) or self.has_words(folded)
+
+    def has_words(self, folded: str) -> bool:
+        """Tell whether a folded text has a word of a phrase."""
+        return any(word in folded for word in self._words)
 
     @functools.cached_property
     def pattern(self) -> Any:
