@@ -28,10 +28,10 @@ from analyzer.lineage.dates import (
     years_in,
 )
 from analyzer.lineage.deeds import acts_of
-from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, plain_results
-from analyzer.lineage.entries import record_texts
-from analyzer.lineage.figures import figures
-from analyzer.lineage.known import Known, around, counts_in, words_in
+from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, near_miss, plain_results
+from analyzer.lineage.entries import is_number, record_texts
+from analyzer.lineage.figures import Figure, figures
+from analyzer.lineage.known import BEFORE, Known, around, counts_in, words_in
 from analyzer.lineage.values import ValueKind, values_in
 from analyzer.texts.commands import call_name
 from analyzer.texts.run_view import HEAD
@@ -121,6 +121,13 @@ class _Case:
         if given.casefold() not in told or value.casefold() in told or _is_mark(self.known, given):
             return False
         return not any(given.casefold() in words_in(text) for _, text in self.known.results())
+
+    def reports(self, given: Figure, used: Figure) -> bool:
+        """Tell whether the answer has a given figure, and no agent has words with the one of a call."""
+        if given.value not in {one.value for one in figures(self.known.answer)}:
+            return False
+        said = (text for _, text in self.known.words_after(BEFORE))
+        return not any(used.value == one.value for text in said for one in figures(text))
 
 
 def _is_mark(known: Known, given: str) -> bool:
@@ -226,7 +233,7 @@ def _codes_in(text: str) -> Sequence[str]:
 def _figures(case: _Case) -> Iterator[_Slip]:
     if not any(call.is_deed for call in case.calls):
         return
-    asked = [one for one in figures(case.asked) if not one.is_label and len(one.literal_digits) > 1]
+    asked = [one for one in figures(case.asked) if len(one.literal_digits) > 1]
     used = [(call, one) for call in case.calls if asked for one in figures(call.text) if not one.is_small]
     values = {figure.value for _, figure in used}
     unused = [figure for figure in asked if figure.value not in values][:_MOST_GIVEN]
@@ -234,7 +241,7 @@ def _figures(case: _Case) -> Iterator[_Slip]:
     for call, one in used if unused else ():
         if not call.is_deed:
             continue
-        near = next((each for each in unused if pairs * alike_by_chance(one, each.value) <= BY_CHANCE), None)
+        near = next((each for each in unused if _is_slip_of(case, call, one, each, pairs)), None)
         if near is None or case.known.is_number_read(one.value, call.position):
             continue
         told = [figure.value for figure in figures(case.asked)][:_MOST_GIVEN]
@@ -243,6 +250,15 @@ def _figures(case: _Case) -> Iterator[_Slip]:
         computed = (each for operands in (told, beside, returned) for each in plain_results(operands))
         if not case.known.is_read(one.literal, call.position) and not any(map(one.is_about, computed)):
             yield _Slip(position=call.position, what="the figure", used=one.literal, given=near.literal)
+
+
+def _is_slip_of(case: _Case, call: _Call, used: Figure, given: Figure, pairs: int) -> bool:
+    """Tell whether a figure of a call is a slip of a given one: no chance, or reported as that one."""
+    if not given.is_label and pairs * alike_by_chance(used, given.value) <= BY_CHANCE:
+        return True
+    is_near = near_miss(used, given.value) and len(used.literal_digits) == len(given.literal_digits)
+    is_whole = any(is_number(value) and value == used.value for value in mapping(call.text).values())
+    return is_near and is_whole and case.reports(given, used)
 
 
 def _figures_before(known: Known, position: int) -> Sequence[float]:

@@ -1,12 +1,14 @@
-"""Ids, dates and times of a record that an answer gives with a slip, and those that it may work out."""
+"""Values of records and of deeds that an agent gives with a slip, and those that it may know or work out."""
 
 from __future__ import annotations
 
 import pytest
 
 from analyzer.lineage.clue import ClueKind
+from analyzer.signals.suspicion.unsourced import unsourced
+from analyzer.texts.run_view import read
 from tests.lineage import called, found, mistake
-from tests.runs import step
+from tests.runs import run, step
 
 _ORDER = '{"id": "RX-9021", "ready": "2026-01-16 18:00", "doctor": "Dr Sowa", "shelf": "K-31"}'
 _RETURNED = called("order_prescription", '{"card": "C-7741"}', _ORDER)
@@ -56,3 +58,40 @@ def test_a_time_with_seconds_a_rounded_one_and_a_full_hour_are_given(returned: s
         "restart", '{"host": "redis-1"}', f'{{"host": "redis-1", "since": "{returned}", "seen": "18:41"}}'
     )
     assert found("Restart redis-1.", *rows, step("host", f"redis-1 runs since {said}.")) is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer", "is_slip"),
+    [
+        ('{"code": "CT-07", "metres": 27}', "25 metres are ordered.", True),
+        ('{"code": "CT-07", "metres": 52}', "Ordered: 25 metres.", True),
+        ('{"code": "CT-07", "metres": 25}', "25 metres are ordered.", False),
+        ('{"code": "CT-07", "metres": 27}', "25 metres are wanted; I ordered 27 for the hem.", False),
+        ('{"code": "CT-07", "metres": 27}', "The fabric is ordered.", False),
+        ('{"code": "CT-07", "metres": 75}', "Three times 25 metres are ordered.", False),
+        ('{"note": "roll of 27 m"}', "25 metres are ordered.", False),
+    ],
+)
+def test_a_deed_takes_another_number_than_the_answer_reports(
+    arguments: str, answer: str, *, is_slip: bool
+) -> None:
+    rows = called("order_fabric", arguments, '{"order": "FB-07"}')
+    clue = found("Order 25 metres of cotton twill for each of the 3 capes.", *rows, step("buyer", answer))
+    assert (clue is not None) is is_slip
+    assert clue is None or (clue.kind, clue.step) == (ClueKind.CHANGED, 0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "ids"),
+    [
+        ("I booked room 4 for you (BK-41).", ["BK-41"]),
+        ("会議室を予約しました。予約番号はBK-4107です。", ["BK-4107"]),
+        ("I booked room 4 for you (RM-4).", []),
+        ("I sent the plan, encrypted with AES-256.", []),
+        ("Room 4 has the projector XR-150.", []),
+    ],
+)
+def test_the_number_of_a_deed_that_nothing_gives(answer: str, ids: list[str]) -> None:
+    steps = called("rooms", '{"day": "2026-05-04"}', '{"free": ["RM-4"]}')
+    clues = unsourced(read(run(*steps, step("host", answer), task="Book a room.", output=answer)))
+    assert [clue.reason.split()[3].rstrip(",") for clue in clues] == ids

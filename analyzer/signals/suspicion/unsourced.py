@@ -11,19 +11,24 @@ from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import dates_in
+from analyzer.lineage.deeds import acts_in, sentence_at
 from analyzer.lineage.known import Known, known_of
 from analyzer.lineage.sources import Source, is_blind, sources
 from analyzer.signals.suspicion.answer_parts import parts_of, quotations
 from analyzer.texts.normalize import excerpt, normalized
+from analyzer.texts.numbers import DENSE
 from analyzer.texts.run_view import HEAD, Reading, final_answer
 from analyzer.texts.wordings import languages_in
 from semconv.model import Evidence, StepKind
 
 _ID: Final = re.compile(
-    r"(?<![\w/.-])(?:#\d{3,}|[A-Za-z]{1,8}[-_]?\d{2,}(?:[-_]\d+)*|[A-Z]{2,}[-_][A-Z0-9]{2,}[-_]?\d*)(?![\w%])"
+    rf"(?<![^\W{DENSE}])(?<![/.-])(?:#\d{{3,}}|[A-Za-z]{{1,8}}[-_]?\d{{2,}}(?:[-_]\d+)*"
+    rf"|[A-Z]{{2,}}[-_][A-Z0-9]{{2,}}[-_]?\d*)(?![^\W{DENSE}]|%)"
 )
+_NUMBER: Final = re.compile(r"[A-Z]{1,5}-\d{2,}")
+"""The number of an order, a booking or a ticket, as most of them are written."""
 _SPOKEN: Final = re.compile(
-    r"(?:q|fy|utf|sha|iso|iec|en|din|nf|une|uni|bs|pn|nen|gost|astm|ieee|ansi|jis|gb|nbr|rfc|cve|un)[-_]?\d[\d-]*",
+    r"(?:q|fy|utf|sha|aes|rsa|gpt|covid|iso|iec|en|din|nf|une|uni|bs|pn|nen|gost|astm|ieee|ansi|jis|gb|nbr|rfc|cve|un)[-_]?\d[\d-]*",
     re.IGNORECASE,
 )
 """Periods, and numbers of norms, which agents know."""
@@ -71,7 +76,7 @@ def unsourced(reading: Reading) -> Iterator[Clue]:
 
 def _ids(told: str, given: Sequence[str], known: Known) -> Iterator[tuple[str, str, dict[str, float]]]:
     """Yield the ids of an answer that neither stand in a text from outside nor are made of what does."""
-    ids = [found for found in dict.fromkeys(_ID.findall(_LINK.sub(" ", told))) if not _is_general(found)]
+    ids = [one for one in dict.fromkeys(_ID.findall(_LINK.sub(" ", told))) if not _is_general(one, told)]
     small = "\n".join(given).casefold() if ids else ""
     for found in ids:
         if len(found) <= _LONGEST and not (found.casefold() in small or _is_composed(found, small, known)):
@@ -79,10 +84,15 @@ def _ids(told: str, given: Sequence[str], known: Known) -> Iterator[tuple[str, s
             yield "the id", found, {"id": 1.0, "alike": float(_shape(found) in shapes)}
 
 
-def _is_general(found: str) -> bool:
-    """Tell whether an id is a norm, a model or a name, and no number of one thing of many."""
+def _is_general(found: str, told: str) -> bool:
+    """Tell whether an id is a norm, a model or a name, and no number of one thing of many.
+
+    A short one is the number of one thing in a sentence that reports a deed: "Booked as BK-41".
+    """
     is_short = sum(map(str.isdigit, found)) < _FEWEST_DIGITS and not found.startswith("#")
-    return is_short or _SPOKEN.fullmatch(found) is not None
+    if not is_short or not _NUMBER.fullmatch(found):
+        return is_short or _SPOKEN.fullmatch(found) is not None
+    return _SPOKEN.fullmatch(found) is not None or not acts_in(sentence_at(told, told.find(found)))
 
 
 def _is_composed(found: str, small: str, known: Known) -> bool:
