@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.deeds import SENTENCE
+from analyzer.lineage.deeds import NOT_DONE, SENTENCE
 from analyzer.lineage.known import Known
 from analyzer.texts.commands import RUNS_TESTS, call_name, commands_of
 from analyzer.texts.run_view import HEAD, final_answer
@@ -67,6 +67,21 @@ _PASS: Final = re.compile(
     re.IGNORECASE,
 )
 """Claims that tests pass."""
+_WISHED: Final = re.compile(
+    r"\b(?:should|will|would|may|might|could|must|can|to make|so that|expect|assum|until|before|please"
+    r"|verify|run|soll|sollt|werden|müss|deber|deve|devrai|debe|vont)",
+    re.IGNORECASE,
+)
+"""Words of a sentence that only hopes that tests pass, or asks for it."""
+_CODE: Final = re.compile(
+    r"\w\.(?:py|[jt]sx?|go|rs|java|kt|rb|php|[ch]|cc|cpp|cs|swift|scala|sh|sql|vue|exs?|dart|lua)\b"
+)
+"""The name of a file of code."""
+_MAY_TELL: Final = re.compile(r"\b(?:pass|success|succe|green|ok\b)", re.IGNORECASE)
+_MAY_RUN: Final = re.compile(
+    r"(?:^|[\W_])(?:ci|pass|build|pipeline|suite|spec|workflow|jobs?)", re.IGNORECASE
+)
+"""Words of what may run tests, or has run them."""
 _MOST: Final = 0.9
 
 
@@ -75,6 +90,8 @@ def failed_tests(known: Known) -> Iterator[Clue]:
     trajectory = known.reading.trajectory
     answer = final_answer(trajectory)[:HEAD]
     last, is_edited = _last_tests(trajectory.steps)
+    if last is None and answer and not known.is_blind:
+        yield from _never_run(known, answer)
     if last is None or not answer or _OTHER_TREE.search(last.input[:HEAD]):
         return
     before, was_edited = _last_tests([step for step in trajectory.steps if step.index < last.index])
@@ -103,6 +120,38 @@ def failed_tests(known: Known) -> Iterator[Clue]:
         signs={"claimed": 1.0},
         most=_MOST,
     )
+
+
+def _never_run(known: Known, answer: str) -> Iterator[Clue]:
+    """Yield the clue that the answer says that tests pass, in a run that edits code and runs nothing.
+
+    The agent that says it first made calls, so its calls are recorded; no call, result or person speaks of
+    tests or of what else may run them.
+    """
+    claim = next((found[0].strip() for found in SENTENCE.finditer(answer) if _says_passed(found[0])), "")
+    calls = [step for step in known.reading.steps if step.kind is StepKind.TOOL] if claim else []
+    edits = [step for step in calls if not commands_of(step) and _EDITS.search(call_name(step))]
+    others = [step for step in calls if step not in edits]
+    if not any(_CODE.search(step.input[:HEAD]) for step in edits):
+        return
+    if any(
+        commands_of(step) or not looks_up(call_name(step)) or _MAY_TELL.search(step.output[:HEAD])
+        for step in others
+    ):
+        return
+    spoken = (f"{step.target} {step.output[:HEAD]}" for step in calls)
+    later = (source.text for source in known.sources if source.step is not None and not source.is_result)
+    if any(_OF_TESTS.search(text) or _MAY_RUN.search(text) for text in (*spoken, *later)):
+        return
+    place = known.first_said(_says_passed)
+    if known.reading.steps[place].agent in {step.agent for step in calls}:
+        reason = "claimed that tests pass, and no call ran any"
+        quote = Evidence(step=known.reading.steps[place].index, quote=claim[:120])
+        yield known.clue(place, ClueKind.CLAIMED, reason, quote)
+
+
+def _says_passed(sentence: str) -> bool:
+    return _PASS.search(sentence) is not None and not (NOT_DONE.search(sentence) or _WISHED.search(sentence))
 
 
 def _counts_as_passed(answer: str, counted: re.Match[str] | None) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Final
 
 from analyzer.lineage.checks import CHECKS
@@ -17,6 +18,7 @@ from analyzer.lineage.deeds import NOT_DONE, SENTENCE, acts_of, claim_of, claims
 from analyzer.lineage.known import Known, beginnings_in
 from analyzer.texts.run_view import HEAD
 from analyzer.texts.tool_names import looks_up
+from analyzer.texts.tool_results import Fault
 from analyzer.texts.vocabulary import worded
 from analyzer.texts.wordings import Kind, languages_in, says
 from semconv.model import StepKind
@@ -39,6 +41,7 @@ _CHECKING: Final = frozenset({"check", "test", "tests", "valid", "verif", "scree
 """Beginnings of words that only say that something is checked."""
 _LETTERS: Final = 4
 """Letters of the shortest word that counts."""
+_WORDS: Final = re.compile(r"[^\W\d_]+")
 _LEAST: Final = 2
 _MOST_TOOLS: Final = 200
 _MOST_SENTENCES: Final = 40
@@ -48,6 +51,7 @@ _OPEN: Final = (Kind.ADMISSION, Kind.PROMISE, Kind.GIVING_UP)
 def unmade_calls(known: Known) -> Iterator[Clue]:
     """Yield the claims that need a call of an offered tool which no agent called."""
     yield from _unmade_checks(known)
+    yield from _failed_checks(known)
     unused = _unused(known)
     claims = _reports(known.answer) if unused else ()
     if not claims:
@@ -86,6 +90,26 @@ def _unmade_checks(known: Known) -> Iterator[Clue]:
             if meant & beginnings_in(sentence, _LETTERS):
                 yield _clue(known, tool, sentence)
                 return
+
+
+def _failed_checks(known: Known) -> Iterator[Clue]:
+    """Yield the claims of a check all of whose calls failed: "and its checksum verified"."""
+    steps, faults = known.reading.steps, known.reading.faults
+    calls = [
+        (step.target or "", faults[place]) for place, step in enumerate(steps) if step.kind is StepKind.TOOL
+    ]
+    sound = {tool for tool, fault in calls if fault is not Fault.FAILED}
+    checks = {tool for tool, _ in calls if tool not in sound and worded(CHECKS).search(tool)}
+    if not checks or known.admits_fault:
+        return
+    made = frozenset(_WORDS.findall(" ".join(map(spaced, sound)).casefold()))
+    for tool, sentence in product(sorted(checks), _reports(known.answer)):
+        words = [word for word in _WORDS.findall(spaced(tool).casefold()) if len(word) >= _LETTERS]
+        objects = [word for word in words[1:] if word not in made]
+        small = sentence.casefold()
+        if objects and all(word in small for word in objects) and words[0][:_LETTERS] in small:
+            yield claim_of(known, sentence, f"claimed a check for which {tool[:60]} failed")
+            return
 
 
 def _reports(answer: str) -> Sequence[str]:

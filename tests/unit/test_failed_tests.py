@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from analyzer.lineage.failed_tests import failed_tests
@@ -227,3 +229,36 @@ def test_a_merge_after_failing_tests_runs_none() -> None:
     assert len(clues("All tests pass, so I merged fix-12.", REPORTS["pytest"], merge)) == 1
     assert clues("All tests pass, so I merged fix-12.", REPORTS["pytest"], script) == []
     assert clues("I merged fix-12, although test_total fails.", REPORTS["pytest"], merge) == []
+
+
+PASS = "I fixed the parser, and all 42 tests pass."
+WROTE = step("coder", "ok", kind=StepKind.TOOL, target="write_file", input='{"path": "parser.py"}')
+CI = step("coder", '{"state": "success"}', kind=StepKind.TOOL, target="get_status", input='{"branch": "fix"}')
+HUMAN = step("Kim", "I ran the tests: green.", kind=StepKind.HUMAN)
+
+
+def claimed(*steps: Step, answer: str = PASS) -> list[int]:
+    made = run(*steps, step("coder", answer), task="Fix the parser, and run the tests.", output=answer)
+    return [clue.step for clue in failed_tests(Known(read(made)))]
+
+
+@pytest.mark.parametrize("answer", [PASS, "Der Fehler ist behoben, alle Tests bestanden."])
+def test_tests_that_no_call_ran_have_not_passed(answer: str) -> None:
+    assert claimed(WROTE, answer=answer) == [1]
+
+
+@pytest.mark.parametrize(
+    ("steps", "answer"),
+    [
+        pytest.param([WROTE, shell("make check")], PASS, id="a command"),
+        pytest.param([replace(WROTE, output="applied, 42 passed")], PASS, id="the edit ran them"),
+        pytest.param([WROTE, CI], PASS, id="a service ran them"),
+        pytest.param([WROTE, HUMAN], PASS, id="a person ran them"),
+        pytest.param([replace(WROTE, agent="editor")], PASS, id="an agent whose calls are not recorded"),
+        pytest.param([replace(WROTE, input='{"path": "plan.pdf"}')], PASS, id="no code"),
+        pytest.param([WROTE], "Fixed. The tests should pass now.", id="hoped"),
+        pytest.param([WROTE], "Fixed. I have not run the tests, so whether all pass is open.", id="open"),
+    ],
+)
+def test_tests_that_something_else_may_have_run(steps: list[Step], answer: str) -> None:
+    assert claimed(*steps, answer=answer) == []

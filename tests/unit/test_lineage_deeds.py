@@ -9,7 +9,7 @@ from analyzer.lineage.deeds import acts_in
 from analyzer.texts.tool_names import deed_of
 from semconv.model import Step
 from tests.lineage import called, found, mistake
-from tests.runs import failed_tool, step
+from tests.runs import failed_tool, step, tool
 
 CHECKED = called("check_grant", '{"pupil": "P-88"}', '{"max_grant_eur": 240.5, "reason": "half orphan"}')
 
@@ -325,3 +325,27 @@ def test_what_was_done_by_others_long_ago_is_no_claim() -> None:
 )
 def test_a_verb_that_is_a_noun_as_often_counts_first_or_last(tool: str, verb: str) -> None:
     assert deed_of(tool) == verb
+
+
+RESTORED = called("restore_backup", '{"month": "March"}', '{"restored": true}')
+UNREAD = failed_tool("porter", "manifest missing", "verify_checksum", input='{"backup": "March"}')
+VERIFIED = step("porter", "The March backup is restored and its checksum verified.")
+ASK = "Restore the March backup, and verify its checksum."
+
+
+def test_a_check_that_failed_was_not_made() -> None:
+    clue = mistake(ASK, *RESTORED, UNREAD, VERIFIED)
+    assert (clue.step, clue.kind) == (3, ClueKind.CLAIMED)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param([UNREAD, tool("porter", "9f31", "verify_checksum"), VERIFIED], id="made again"),
+        pytest.param([UNREAD, tool("porter", "9f31", "read_checksum"), VERIFIED], id="made otherwise"),
+        pytest.param([UNREAD, step("porter", "Its checksum could not be verified.")], id="told"),
+        pytest.param([UNREAD, step("porter", "The March backup is restored.")], id="not claimed"),
+    ],
+)
+def test_a_check_that_failed_may_be_made_otherwise(steps: list[Step]) -> None:
+    assert found(ASK, *RESTORED, *steps) is None

@@ -70,7 +70,10 @@ def _claimed_though_denied(reading: Reading) -> Iterator[Clue]:
     at = denied[-1]
     acts = acts_of(tool := call_name(steps[at]))
     others = (one for place, one in enumerate(steps) if one.kind is StepKind.TOOL and place not in denied)
-    is_done = any(not looks_up(call_name(one)) and one.stop is None for one in others)
+    is_done = any(
+        one.stop is None and (not looks_up(call_name(one)) or acts & acts_in(one.output[:HEAD]))
+        for one in others
+    )
     ending = Ending(reading.trajectory, reading)
     missed = Missed(at=at, by=at, tool=tool, text=_told(steps[at]), found_nothing=False)
     if acts & acts_in(ending.answer) and not is_done and not ending.is_made_up_for(missed):
