@@ -305,11 +305,13 @@ def _times(figure: Figure, one: _Returned) -> Iterator[float]:
 def _rates(known: Known, position: int, figure: Figure) -> frozenset[float]:
     """Return the numbers by which a figure may have been multiplied: those given, and those beside it."""
     beside = known.reading.outputs[position][max(0, figure.start - _BESIDE) : figure.end + _BESIDE]
-    given = (one.value for source in known.sources for one in source.figures)
-    stated = (one.value for one in figures(beside))
-    rates = {*given, *stated, *map(float, (*known.counts, *counts_in(beside)))} - {0.0, 1.0}
+    near = (*(one for source in known.sources for one in source.figures), *figures(beside))
+    percents = (one for one in near if "%" in {one.unit, *map(unit_of, one.words)})
+    one_percent = {0.01} if any(one.value == 1.0 for one in percents) else set[float]()  # not of a count
+    counts = map(float, (*known.counts, *counts_in(beside)))
+    rates = {*(one.value for one in near), *counts} - {0.0, 1.0}
     parts = {each for rate in rates for each in (1 / rate, rate / 100)}
-    return frozenset((rates | parts) - {1.0})
+    return frozenset((rates | parts | one_percent) - {1.0})
 
 
 def _returned(known: Known, written: Mapping[tuple[float, str], int]) -> Iterator[_Returned]:

@@ -547,6 +547,7 @@ def test_an_entry_beyond_the_limit_that_was_asked_for_is_not_left_out(answer: st
         ('{"vat_l": 8140}', "Le cuvier contient 81,4 hl.", True),
         ('{"pipe_mm": 2350, "pieces": 1}', "The pipe is 23.5 m long.", False),
         ('{"pipe_mm": 2350, "pieces": 1}', "The pipe is 2.35 m long.", True),
+        ('{"fee_percent": 1, "currency": "JPY", "total": 48250}', "The fee is ¥482.5.", True),
         ('{"v": "3.75 l"}', "Son 375 ml.", False),
         ('{"currency": "JPY", "days": [{"amount": 4825000}]}', "It is ¥48,250.", False),
         ('{"currency": "JPY", "days": [{"amount": 4825000}]}', "It is ¥4,825,000.", True),
