@@ -95,7 +95,21 @@ def _is_noun(words: tuple[str, ...], place: int) -> bool:
     return of_noun or (place > 0 and bool(following))
 
 
-_PROBES: Final = frozenset(("ping", "probe", "connect", "telnet", "reach", "reachable", "health", "alive"))
+_PROBES: Final = frozenset(
+    (
+        "ping",
+        "probe",
+        "connect",
+        "telnet",
+        "reach",
+        "reachable",
+        "health",
+        "alive",
+        "dig",
+        "nslookup",
+        "resolve",
+    )
+)
 _RECALLS: Final = re.compile(
     r"memor|recall|remember|notes?(?:_|$)|notiz|souvenir|mémo|nota[st]?(?:_|$)|記憶|メモ|记忆|备忘|기억|메모",
     re.IGNORECASE,

@@ -63,10 +63,12 @@ _REPORT: Final = re.compile(
     r"|an error occurred|(?:tool|http) error\b|tool_use_error|econnrefused|access denied|forbidden"
     r"|unauthori[sz]ed|service unavailable|internal server error|too many requests"
     r"|[45]\d\d (?:bad|client|conflict|forbidden|gateway|internal|not found|server|service|too many|unauth)"
-    r"|tool (?:call |execution )?failed|rpc error: code = (?!OK\b)|[45]\d\d[ -][45]\.\d{1,3}\.\d{1,3} )",
+    r"|tool (?:call |execution )?failed|rpc error: code = (?!OK\b))",
     re.IGNORECASE,
 )
 """The beginning of a short result that is the report of a failure."""
+_MAIL_REFUSED: Final = re.compile(r"[45]\d\d[ -][45]\.\d{1,3}\.\d{1,3} ")
+"""SMTP's codes for a mail that was not taken; of a look-up, they may be what was found."""
 _LABEL: Final = r"[^\w{\[]{0,3}{failure}[ \xa0]?(?:[45]\d\d)?[ \xa0]?[:\uff1a]"
 """``Error:`` in other languages than English, also with a code of HTTP: ``Erreur 403 :``."""
 _LABELLED_CLAUSE: Final = (
@@ -171,8 +173,8 @@ _FINDS_ERRORS: Final = frozenset(
     "error errors exception exceptions fault faults failure failures crash crashes".split()  # noqa: SIM905
 )
 """Words in the name of a tool that looks up errors."""
-_CHECKS: Final = frozenset("validate validator check lint verify test scan review audit diagnose".split())  # noqa: SIM905
-"""Words in the name of a tool that returns the errors of what it checks."""
+_CHECKS: Final = r"{check_tool}|lint|test|scan|review|audit|diagnos"
+"""Parts of the name of a tool that returns the errors of what it checks."""
 _SEVERE: Final = frozenset({"error", "fatal", "e", "a"})
 """Severities of messages, with SAP's letters for an error and for the end of its program."""
 _CLASSES: Final = ("__type", "@type", "type")
@@ -257,16 +259,21 @@ def reports_failure(result: str, tool: str = "", arguments: str = "") -> bool:
         return True
     if len(text) > _SHORT:
         return False
-    if worded(_CANNOT).match(text) or (not looks_up(tool) and worded(_LABELLED_CLAUSE).match(text)):
+    if _REPORT.match(text) or worded(_CANNOT).match(text) or (not looks_up(tool) and _is_clause(text)):
         return True
     if deed_of(tool) and len(text) <= _SENTENCE and _gives_up(text):
         return True
-    return _REPORT.match(text) is not None or ("\n" not in text and _says_failure(text))
+    return "\n" not in text and _says_failure(text) and not _is_state(text, tool, arguments)
 
 
 def _says_failure(text: str) -> bool:
     small = lowercased(text)
     return any(part in small for part in _SAYING) and _SAID.search(text) is not None
+
+
+def _is_clause(text: str) -> bool:
+    """Tell whether a text begins as the report of a deed's failure does, or as what a look-up found."""
+    return bool(worded(_LABELLED_CLAUSE).match(text) or _MAIL_REFUSED.match(text))
 
 
 def _gives_up(text: str) -> bool:
@@ -335,6 +342,11 @@ def says_absent(text: str) -> bool:
 def lacks_means(text: str) -> bool:
     """Tell whether an error says that a program, a table or a host with which to do it is missing."""
     return _MEANS_MISSING.search(text[:_SHORT]) is not None
+
+
+def says_broken(text: str) -> bool:
+    """Tell whether an error is one of the machinery between the call and what it was for."""
+    return _BROKEN.search(text[:_SHORT]) is not None
 
 
 def says_done_before(text: str) -> bool:
@@ -428,7 +440,7 @@ def _are_errors(entries: Sequence[Any], tool: str) -> bool:
 
 def _is_invalid(fields: Mapping[str, Any], tool: str) -> bool:
     """Tell whether an object says which argument is not valid, as Zod and Pydantic write it."""
-    if fields.keys().isdisjoint(_PLACES) or not _CHECKS.isdisjoint(words_in(tool)):
+    if fields.keys().isdisjoint(_PLACES) or _checks(tool):
         return False
     return any(_INVALID.match(str(fields.get(key, ""))) is not None for key in ("code", "type"))
 
@@ -460,14 +472,23 @@ def _parsed(result: str) -> Any:
     return from_repr(result) if isinstance(value, str) else value
 
 
+def _is_state(text: str, tool: str, arguments: str) -> bool:
+    """Tell whether a text is an object with the name that a look-up was given and with a state."""
+    fields = {} if deed_of(tool) else _folded(mapping(text))
+    return any(_of_kind("status_key", fields)) and _is_named(fields, _texts_of(arguments))
+
+
 def _is_of_thing(fields: Mapping[str, Any], given: frozenset[str]) -> bool:
     """Tell whether an object describes a thing, whose state it has: it names it, or says more of it."""
-    is_named = any(_is_of_name(key) and str(each).strip().casefold() in given for key, each in fields.items())
-    return is_named or any(key not in _COUNTS and not _is_of_report(key, fields[key]) for key in fields)
+    return _is_named(fields, given) or any(
+        key not in _COUNTS and not _is_of_report(key, fields[key]) for key in fields
+    )
 
 
-def _is_of_name(key: str) -> bool:
-    return key == "name" or key.endswith("id")
+def _is_named(fields: Mapping[str, Any], given: frozenset[str]) -> bool:
+    """Tell whether an object has the name or the id that its call asked for."""
+    names = (each for key, each in fields.items() if key == "name" or key.endswith("id"))
+    return any(str(each).strip().casefold() in given for each in names)
 
 
 def _lines(text: str) -> Mapping[str, str] | None:
@@ -487,9 +508,11 @@ def _says_failed(fields: Mapping[str, Any], tool: str, given: frozenset[str]) ->
         return True
     if _denies_success(fields) and (only_reports or not looks_up(tool)):
         return True
-    if _state(fields.get("status")) == "error" and (deed or not _is_of_thing(fields, given)):
+    is_in_error = _state(fields.get("status")) == "error"
+    is_of_thing = is_in_error and not deed and _is_of_thing(fields, given)
+    if is_in_error and not is_of_thing:
         return True
-    acts = bool(deed) or (only_reports and not looks_up(tool))
+    acts = bool(deed) or (only_reports and not looks_up(tool) and not is_of_thing)
     return (acts and _is_in_failed_state(fields)) or (bool(deed) and _lists_refusals(fields, tool))
 
 
@@ -506,12 +529,16 @@ def _is_outcome_of_failure(fields: Mapping[str, Any], tool: str) -> bool:
     """
     messages = [one for one in fields.values() if isinstance(one, list) and one]
     is_fhir = str(fields.get("resourcetype", "")).casefold() == "operationoutcome"
-    if len(messages) != 1 or not _CHECKS.isdisjoint(words_in(tool)) or (looks_up(tool) and not is_fhir):
+    if len(messages) != 1 or _checks(tool) or (looks_up(tool) and not is_fhir):
         return False
     rest = {key: one for key, one in fields.items() if one is not messages[0] and key != "resourcetype"}
     return _only_reports(rest) and any(
         isinstance(one, Mapping) and _is_severe(_folded(one)) for one in messages[0]
     )
+
+
+def _checks(tool: str) -> bool:
+    return worded(_CHECKS).search(tool) is not None
 
 
 def _is_severe(message: Mapping[str, Any]) -> bool:

@@ -163,6 +163,7 @@ def test_a_heading_of_an_error_in_another_language_is_what_a_tool_looked_up() ->
     found = "Fehler im Getriebe: Zahnrad abgenutzt"
     assert fault(found, "read_manual") is Fault.NONE
     assert fault(found, "start_gear") is Fault.FAILED
+    assert fault("550 5.7.1 means that relaying is denied", "search_manual") is Fault.NONE
 
 
 @pytest.mark.parametrize(
@@ -182,7 +183,7 @@ def test_codes_and_decisions_are_failures_of_deeds_alone(result: str) -> None:
     ],
 )
 def test_a_tool_that_checks_something_returns_the_errors_of_that(result: str) -> None:
-    assert fault(result, "validate_bell") is Fault.NONE
+    assert fault(result, "validate_bell") is fault(result, "glocke_pruefen") is Fault.NONE
     assert fault(result, "ring_bell") is Fault.FAILED
 
 
@@ -209,13 +210,18 @@ def test_what_a_tool_looks_up_may_have_failed_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    "result", ['{"lift": 2, "status": "error", "floor": 3}', '{"id": "L2", "status": "error"}']
+    "result",
+    [
+        '{"lift": 2, "status": "error", "floor": 3}',
+        '{"id": "L2", "status": "error"}',
+        '{"id": "L2", "status": "error", "message": "the door timed out"}',
+    ],
 )
 def test_a_thing_that_is_looked_up_may_be_in_error(result: str) -> None:
     def found(name: str) -> Fault:
         return fault_of(tool("a", result, target=name, input='{"lift": "L2"}'), result)
 
-    assert found("get_lift") is Fault.NONE
+    assert found("get_lift") is found("lift_report") is Fault.NONE
     assert found("start_lift") is Fault.FAILED
 
 

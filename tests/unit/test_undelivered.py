@@ -629,3 +629,21 @@ def test_a_deed_on_what_does_not_exist_is_not_done(name: str, answer: str, is_mi
     absent = failed_tool("clerk", "card 7 not found", name, input='{"card": 7}')
     steps = calling("clerk", (name, absent.input)), absent
     assert (found(asked("See to card 7, please.", *steps, answer=answer)) is not None) is is_mistake
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "answer", "is_mistake"),
+    [
+        ("try_query", "Err(UnknownShelf)", "The query fails with UnknownShelf.", False),
+        ("try_query", "Err(UnknownShelf)", "The query fails.", True),
+        ("try_query", "Err(Timeout)", "The query fails with a timeout.", True),
+        ("renew_card", "Err(UnknownShelf)", "The renewal failed with UnknownShelf.", True),
+        ("try_query", "(sqlite3.OperationalError) no such table: shelves", "The table is missing.", False),
+    ],
+)
+def test_what_a_program_reports_is_an_answer_if_it_changes_nothing(
+    name: str, error: str, answer: str, is_mistake: bool
+) -> None:
+    failed = tool("clerk", error, name, input='{"text": "all of row 3"}')
+    steps = calling("clerk", (name, failed.input)), failed
+    assert (found(asked("What comes of row 3?", *steps, answer=answer)) is not None) is is_mistake

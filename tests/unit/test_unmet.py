@@ -226,11 +226,18 @@ def test_an_answer_that_lists_what_a_tool_refused_is_right() -> None:
     assert accused(run(*steps, task="Send the plan to the crew.", output=answer)) == []
 
 
-def test_a_probe_that_fails_answers_whether() -> None:
-    task, answer = "Check whether port 22 of web1 is closed.", "Yes, port 22 of web1 is closed."
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("Check whether port 22 of web1 is closed.", "Yes, port 22 of web1 is closed."),
+        ("Prüfe, dass Port 22 von web1 zu ist.", "Port 22 von web1 ist zu."),
+    ],
+)
+def test_a_probe_that_fails_answers_whether(task: str, answer: str) -> None:
     probe = failed_tool("clerk", "refused", "tcp_connect", input='{"host": "web1", "port": 22}')
     steps = asked("tcp_connect", probe.input), probe, step("clerk", answer)
-    assert [*undelivered(read(run(*steps, task=task, output=answer)))] == []
+    probed = run(*steps, task=task, output=answer)
+    assert not [*undelivered(read(probed)), *accused(probed)]
 
 
 @pytest.mark.parametrize(

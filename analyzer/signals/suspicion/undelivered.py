@@ -25,8 +25,8 @@ from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, tokens_of,
 from analyzer.texts.numbers import numbers
 from analyzer.texts.run_view import HEAD, QUOTE, THINKING, Reading
 from analyzer.texts.tool_names import deed_of, probes, recalls, words_in
-from analyzer.texts.tool_results import Fault, says_absent, says_done_before
-from analyzer.texts.vocabulary import begins_with_no, denies
+from analyzer.texts.tool_results import Fault, lacks_means, says_absent, says_broken, says_done_before
+from analyzer.texts.vocabulary import begins_with_no, denies, worded
 from analyzer.texts.wordings import (
     Kind,
     asks_whether,
@@ -57,6 +57,7 @@ _MOST_LIKE: Final = 50
 """Calls of one tool, the last ones, whose arguments are looked for in the answer."""
 _SHORT_NAME: Final = 2
 """Characters up to which a word of a tool's name is no name (``to``)."""
+_ORDERS_CHECK: Final = r"\b{check_tool}"
 _ASKS: Final = re.compile(r"[?\uff1f\u061f]")
 _ENDS: Final = frozenset(
     (
@@ -124,18 +125,30 @@ def _answered_all_the_same(ending: Ending, last: Missed) -> Clue | None:
         if Kind.ADMISSION in ending.kinds:
             if asks_whether(ending.task) and begins_with_no(ending.answer):
                 return None  # what does not answer is down
+            if lacks_means(last.text) or _is_finding(ending, last):
+                return None
             return _undone(ending, last, failed=True) if ending.only_admits else None
     return _invented(ending, last, {"figures": float(has_figures), "claimed": claimed})
 
 
 def _is_wanted(ending: Ending, last: Missed) -> bool:
     """Tell whether the task asks what answers, or speaks of a failure and the answer repeats this one."""
-    if probes(last.tool) and asks_whether(ending.task):
+    orders_check = asks_whether(ending.task) or worded(_ORDERS_CHECK).search(ending.task) is not None
+    if probes(last.tool) and orders_check:
         return True
+    return _repeats(ending, last) and Kind.GIVING_UP not in ending.kinds and mentions_fault(ending.task)
+
+
+def _is_finding(ending: Ending, last: Missed) -> bool:
+    """Tell whether the answer repeats what a call returned that changes nothing: a program that crashes."""
+    return not deed_of(last.tool) and not says_broken(last.text) and _repeats(ending, last)
+
+
+def _repeats(ending: Ending, last: Missed) -> bool:
+    """Tell whether the answer has a longer word or a number of a failure that the task does not have."""
     step = ending.reading.steps[last.at]
     shown = numbers(f"{step.error[:HEAD]}\n{step.output[:HEAD]}") - numbers(ending.task)
-    repeats = ending.gives_reason(last, (ending.answer,)) or not shown.isdisjoint(numbers(ending.answer))
-    return repeats and Kind.GIVING_UP not in ending.kinds and mentions_fault(ending.task)
+    return ending.gives_reason(last, (ending.answer,)) or not shown.isdisjoint(numbers(ending.answer))
 
 
 def _found_nothing(ending: Ending, last: Missed) -> Clue | None:

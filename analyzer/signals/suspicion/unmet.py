@@ -128,9 +128,13 @@ def _judged_part(run: _Run, missed: Missed, words: Sequence[str]) -> Iterator[Cl
 
 
 def _counts(reading: Reading, missed: Missed) -> bool:
-    """Tell whether a failed call is a named tool's for a thing that may exist, and is not so already."""
+    """Tell whether a failed call is a named tool's for a thing that may exist, and is not so already.
+
+    To fail is a result of a call that only tries whether something answers.
+    """
     step = reading.steps[missed.at]
     is_named = step.kind is StepKind.TOOL and not commands_of(step) and not asks_leave(step)
+    is_named = is_named and not probes(missed.tool)
     return is_named and not missed.found_nothing and not says_done_before(missed.text)
 
 
