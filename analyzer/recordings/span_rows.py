@@ -263,7 +263,7 @@ def _tree_rows(trace: _Row) -> Iterator[_Row]:
             **{key: value for key, value in one.items() if key != "spans"},
             "trace_id": trace.get("id"),
             "parent_id": parent,
-            "end_time": nanoseconds(one.get("created_at")) + _duration(one),
+            "durationNano": object_at(one, "metrics").get("duration_ns") or 0,
             "status_code": "ERROR" if failed else "OK",
             "status_message": json_text(one.get("output")) if failed else "",
         }
@@ -272,11 +272,6 @@ def _tree_rows(trace: _Row) -> Iterator[_Row]:
 
 _LEAST_FAILURE: Final = 400
 """Least status of HTTP that is an error."""
-
-
-def _duration(one: _Row) -> int:
-    held = object_at(one, "metrics").get("duration_ns")
-    return held if isinstance(held, int) else 0
 
 
 def _x_ray_rows(trace: _Row) -> Iterator[_Row]:

@@ -450,6 +450,14 @@ def test_jobs_and_meetings_are_no_spans(key: str) -> None:
         read_recording(json.dumps([job, {**job, "id": "2"}]).encode())
 
 
+@pytest.mark.parametrize("moment", [[], "noon", -1, {"at": 1}, None])
+def test_a_span_without_a_moment_is_refused(moment: Any) -> None:
+    document = galileo(traced(ERROR))
+    document["records"][0]["spans"][0]["created_at"] = moment
+    with pytest.raises(UnreadableInput):
+        read_recording(json.dumps(document).encode())
+
+
 def test_runs_in_a_circle_end() -> None:
     times = {"createdAt": iso(1), "endedAt": iso(2), "type": "tool", "name": "drill", "output": "hole"}
     runs = [{"id": str(one), "parentRunId": str(1 - one), **times} for one in (0, 1)]
