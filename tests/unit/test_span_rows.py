@@ -329,6 +329,23 @@ def sentry(told: list[Told]) -> Any:
     return {"transaction": told[0][2], **times, "contexts": {"trace": root}, "spans": spans[1:]}
 
 
+def sentry_names(told: list[Told]) -> Any:
+    """Return a transaction with the names that Sentry's SDKs give attributes."""
+    found = sentry(told)
+    call, tool, answer = found["spans"]
+    asked = [{"role": "user", "content": TASK}]
+    calls = [{"id": "c1", "type": "function", "name": "tide_table", "arguments": json.dumps(ARGUMENTS)}]
+    operation = {"gen_ai.operation.name": "chat", "gen_ai.request.messages": json.dumps(asked)}
+    call["data"] = {**operation, "gen_ai.response.tool_calls": json.dumps(calls)}
+    answer["data"] = {**operation, "gen_ai.response.text": json.dumps([ANSWER])}
+    names = {
+        "gen_ai.tool.call.arguments": "gen_ai.tool.input",
+        "gen_ai.tool.call.result": "gen_ai.tool.output",
+    }
+    tool["data"] = {names.get(key, key): value for key, value in tool["data"].items()}
+    return found
+
+
 def laminar(told: Told) -> Any:
     sides = {"input": None, "output": None, "spanType": {"agent": "DEFAULT"}.get(told[1], told[1].upper())}
     return {**cloudwatch(told), **sides}
@@ -409,6 +426,7 @@ STORES: dict[str, tuple[Callable[[str], list[Told]], Callable[[list[Told]], str]
     "Elastic's ES|QL": (otel, lambda told: json.dumps(columns(told))),
     "Google's Cloud Trace 2": (otel, listed(cloud_trace, "spans")),
     "Sentry": (otel, lambda told: json.dumps(sentry(told))),
+    "Sentry's own names": (otel, lambda told: json.dumps(sentry_names(told))),
     "Laminar": (otel, listed(laminar, "items")),
     "Lunary": (traced, listed(lunary, "data")),
     "Literal AI": (traced, listed(literal)),
