@@ -56,6 +56,8 @@ _OTHER_FORMS: Final = (
 _FENCE: Final = b"```"
 _CSV, _PARQUET = TABLES = ("CSV", "Parquet")
 """Forms whose records are rows."""
+EMPTY: Final = "a text"
+"""Form of a file without anything but spaces."""
 _HEAD: Final = 4096
 """Bytes of a text by which its form is told."""
 _BOM: Final = b"\xef\xbb\xbf"
@@ -282,7 +284,7 @@ def _several(text: str, whole: ValueError) -> FileText:
         (number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip(" \t\r\x1e")
     ]
     if not lines:
-        return FileText(records=(), form="a text")
+        return FileText(records=(), form=EMPTY)
     try:
         read_json(lines[0][1].strip("\x1e"))
     except ValueError:

@@ -34,7 +34,7 @@ from analyzer.recordings.crewai_log import CREWAI
 from analyzer.recordings.datadog_spans import DATADOG
 from analyzer.recordings.defects import DOCUMENTS, ROWS, Words
 from analyzer.recordings.fields import json_text, opened
-from analyzer.recordings.file_text import TABLES, FileText
+from analyzer.recordings.file_text import EMPTY, TABLES, FileText
 from analyzer.recordings.gemini_contents import ADK, GEMINI
 from analyzer.recordings.gemini_session import GEMINI_SESSION
 from analyzer.recordings.haystack_messages import HAYSTACK
@@ -215,7 +215,7 @@ def described(text: FileText | None, unknown: Records) -> str:
         unknown: the first records that no format recognises.
     """
     if text is not None and not text.records:
-        return f"{text.form} without content"
+        return "is empty" if text.form == EMPTY else f"{text.form} without content"
     return f"{_looks_like(text, unknown)}; {_EXPECTED}"
 
 

@@ -227,16 +227,33 @@ def _sentry_rows(event: _Row, trace: _Row) -> list[_Row]:
             "name": one.get("description") or one.get("op"),
             "start_time": one.get("start_timestamp"),
             "end_time": one.get("timestamp"),
-            "attributes": object_at(one, "data"),
-            "status_code": "UNSET" if one.get("status") in _OF_SENTRY else "ERROR",
+            "attributes": _of_sentry(object_at(one, "data")),
+            "status_code": "UNSET" if one.get("status") in _SENTRY_FINE else "ERROR",
             "status_message": object_at(one, "data").get("error.message"),
         }
         for one in (root, *objects(event.get("spans")))
     ]
 
 
-_OF_SENTRY: Final = (None, "ok", "unknown", "cancelled")
+_SENTRY_FINE: Final = (None, "ok", "unknown", "cancelled")
 """Statuses of Sentry's spans that are no errors."""
+_SENTRY_NAMES: Final[Mapping[str, str]] = {
+    "gen_ai.request.messages": names.GEN_AI_INPUT_MESSAGES,
+    "gen_ai.tool.input": names.GEN_AI_TOOL_CALL_ARGUMENTS,
+    "gen_ai.tool.output": names.GEN_AI_TOOL_CALL_RESULT,
+}
+"""OpenTelemetry's attributes by what Sentry's SDKs call them."""
+
+
+def _of_sentry(told: _Row) -> _Row:
+    """Return a span's attributes under OpenTelemetry's names; an answer's text and calls as its message."""
+    found = {_SENTRY_NAMES.get(key, key): value for key, value in told.items()}
+    texts, calls = (structured(told.get(f"gen_ai.response.{key}")) for key in ("text", "tool_calls"))
+    if not (texts or calls) or names.GEN_AI_OUTPUT_MESSAGES in told:
+        return found
+    said = "\n".join(map(json_text, texts)) if isinstance(texts, list) else json_text(texts)
+    message = {"role": "assistant", "content": said, "tool_calls": objects(calls)}
+    return {**found, names.GEN_AI_OUTPUT_MESSAGES: [message]}
 
 
 def _with_traces(rows: Records) -> list[_Row]:
@@ -263,7 +280,7 @@ def _tree_rows(trace: _Row) -> Iterator[_Row]:
             **{key: value for key, value in one.items() if key != "spans"},
             "trace_id": trace.get("id"),
             "parent_id": parent,
-            "end_time": nanoseconds(one.get("created_at")) + _duration(one),
+            "durationNano": object_at(one, "metrics").get("duration_ns") or 0,
             "status_code": "ERROR" if failed else "OK",
             "status_message": json_text(one.get("output")) if failed else "",
         }
@@ -272,11 +289,6 @@ def _tree_rows(trace: _Row) -> Iterator[_Row]:
 
 _LEAST_FAILURE: Final = 400
 """Least status of HTTP that is an error."""
-
-
-def _duration(one: _Row) -> int:
-    held = object_at(one, "metrics").get("duration_ns")
-    return held if isinstance(held, int) else 0
 
 
 def _x_ray_rows(trace: _Row) -> Iterator[_Row]:

@@ -89,7 +89,7 @@ def test_missing_logs_stop_at_once(capsys: pytest.CaptureFixture[str]) -> None:
         ),
         ("agents.mjs", "import OpenAI from 'openai'\n", "to run a program: blamespan run -- node {path}; "),
         ("notes.txt", "hello\n", "{path}: neither JSON"),
-        ("empty.json", "", "{path}: a text without content\n"),
+        ("empty.json", "", "{path}: is empty\n"),
     ],
 )
 def test_a_file_that_is_no_recording_is_told_with_what_to_type(

@@ -329,6 +329,23 @@ def sentry(told: list[Told]) -> Any:
     return {"transaction": told[0][2], **times, "contexts": {"trace": root}, "spans": spans[1:]}
 
 
+def sentry_names(told: list[Told]) -> Any:
+    """Return a transaction with the names that Sentry's SDKs give attributes."""
+    found = sentry(told)
+    call, tool, answer = found["spans"]
+    asked = [{"role": "user", "content": TASK}]
+    calls = [{"id": "c1", "type": "function", "name": "tide_table", "arguments": json.dumps(ARGUMENTS)}]
+    operation = {"gen_ai.operation.name": "chat", "gen_ai.request.messages": json.dumps(asked)}
+    call["data"] = {**operation, "gen_ai.response.tool_calls": json.dumps(calls)}
+    answer["data"] = {**operation, "gen_ai.response.text": json.dumps([ANSWER])}
+    names = {
+        "gen_ai.tool.call.arguments": "gen_ai.tool.input",
+        "gen_ai.tool.call.result": "gen_ai.tool.output",
+    }
+    tool["data"] = {names.get(key, key): value for key, value in tool["data"].items()}
+    return found
+
+
 def laminar(told: Told) -> Any:
     sides = {"input": None, "output": None, "spanType": {"agent": "DEFAULT"}.get(told[1], told[1].upper())}
     return {**cloudwatch(told), **sides}
@@ -409,6 +426,7 @@ STORES: dict[str, tuple[Callable[[str], list[Told]], Callable[[list[Told]], str]
     "Elastic's ES|QL": (otel, lambda told: json.dumps(columns(told))),
     "Google's Cloud Trace 2": (otel, listed(cloud_trace, "spans")),
     "Sentry": (otel, lambda told: json.dumps(sentry(told))),
+    "Sentry's own names": (otel, lambda told: json.dumps(sentry_names(told))),
     "Laminar": (otel, listed(laminar, "items")),
     "Lunary": (traced, listed(lunary, "data")),
     "Literal AI": (traced, listed(literal)),
@@ -448,6 +466,14 @@ def test_jobs_and_meetings_are_no_spans(key: str) -> None:
     job = {"id": "1", key: "s", "name": "backup", "start_time": iso(1), "end_time": iso(2), "type": "job"}
     with pytest.raises(UnreadableInput, match="unknown format"):
         read_recording(json.dumps([job, {**job, "id": "2"}]).encode())
+
+
+@pytest.mark.parametrize("moment", [[], "noon", -1, {"at": 1}, None])
+def test_a_span_without_a_moment_is_refused(moment: Any) -> None:
+    document = galileo(traced(ERROR))
+    document["records"][0]["spans"][0]["created_at"] = moment
+    with pytest.raises(UnreadableInput):
+        read_recording(json.dumps(document).encode())
 
 
 def test_runs_in_a_circle_end() -> None:

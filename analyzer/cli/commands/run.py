@@ -110,10 +110,9 @@ def run(
     verdicts, and the program's output goes to standard error.
 
     With -n the program runs N times, one after the other. Each run gets a line, and the first failed one is
-    shown in full; the last lines say how often
-    it broke, which agents broke it, and at which steps, with 95 % intervals. The exit code is 0 only if every
-    run gave 0, else the first other one. With --format json, the last object has "final": true. Ctrl-C stops
-    after the current run. --save keeps all runs in one file.
+    shown in full; the last lines say how often it broke, which agents broke it, and at which steps, with 95 %
+    intervals. The exit code is 0 only if every run gave 0, else the first other one. With --format json, the
+    last object has "final": true. Ctrl-C stops after the current run. --save keeps all runs in one file.
 
     With --prove, a run that failed by --expect or --check is repeated as `blamespan experiment` does: the
     suspected answer is sampled anew in every second trial. If something is missing for that, it is said. The
