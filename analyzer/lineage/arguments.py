@@ -29,7 +29,7 @@ from analyzer.lineage.dates import (
 )
 from analyzer.lineage.deeds import acts_of
 from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, plain_results
-from analyzer.lineage.entries import record_texts
+from analyzer.lineage.entries import fields_in, record_texts
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known, around, counts_in, words_in
 from analyzer.lineage.values import ValueKind, values_in
@@ -37,7 +37,6 @@ from analyzer.texts.commands import call_name
 from analyzer.texts.run_view import HEAD
 from analyzer.texts.tool_names import deed_of, looks_up
 from analyzer.texts.vocabulary import phrase_at_end, weekdays_in
-from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
 from semconv.record import record
 
@@ -256,7 +255,7 @@ def _keyed(case: _Case) -> Iterator[_Slip]:
     for call in case.calls:
         if deed_of(call.tool) in _MAKES_IDS:
             continue
-        for key, value in list(mapping(call.text).items())[:_MOST_KEYS]:
+        for key, value in list(fields_in(call.text).items())[:_MOST_KEYS]:
             if (
                 not isinstance(value, str)
                 or not _is_id(value)
