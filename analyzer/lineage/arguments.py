@@ -29,7 +29,7 @@ from analyzer.lineage.dates import (
 )
 from analyzer.lineage.deeds import acts_of
 from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, near_miss, plain_results
-from analyzer.lineage.entries import is_number, record_texts
+from analyzer.lineage.entries import fields_in, is_number, record_texts
 from analyzer.lineage.figures import Figure, figures
 from analyzer.lineage.known import BEFORE, Known, around, counts_in, words_in
 from analyzer.lineage.values import ValueKind, values_in
@@ -37,7 +37,6 @@ from analyzer.texts.commands import call_name
 from analyzer.texts.run_view import HEAD
 from analyzer.texts.tool_names import deed_of, looks_up
 from analyzer.texts.vocabulary import phrase_at_end, weekdays_in
-from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
 from semconv.record import record
 
@@ -257,7 +256,7 @@ def _is_slip_of(case: _Case, call: _Call, used: Figure, given: Figure, pairs: in
     if not given.is_label and pairs * alike_by_chance(used, given.value) <= BY_CHANCE:
         return True
     is_near = near_miss(used, given.value) and len(used.literal_digits) == len(given.literal_digits)
-    is_whole = any(is_number(value) and value == used.value for value in mapping(call.text).values())
+    is_whole = any(is_number(value) and value == used.value for value in fields_in(call.text).values())
     return is_near and is_whole and case.reports(given, used)
 
 
@@ -272,7 +271,7 @@ def _keyed(case: _Case) -> Iterator[_Slip]:
     for call in case.calls:
         if deed_of(call.tool) in _MAKES_IDS:
             continue
-        for key, value in list(mapping(call.text).items())[:_MOST_KEYS]:
+        for key, value in list(fields_in(call.text).items())[:_MOST_KEYS]:
             if (
                 not isinstance(value, str)
                 or not _is_id(value)

@@ -15,12 +15,12 @@ from typing import Any, Final
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import acts_of
+from analyzer.lineage.entries import fields_in
 from analyzer.lineage.known import Known, words_in
 from analyzer.texts.run_view import HEAD
 from analyzer.texts.tool_names import deed_of, looks_up
 from analyzer.texts.vocabulary import denies, has_alternative, worded
 from analyzer.texts.wordings import Kind, languages_in, says
-from semconv.dialects.reading.values import mapping
 from semconv.model import Step, StepKind
 from semconv.record import record
 
@@ -70,14 +70,14 @@ class _Refusal:
     def is_deed_on(self, deed: Step) -> bool:
         """Tell whether a call names all that was checked, in two values or more, or is only accepted."""
         values = [str(value) for value in self.asked.values() if not isinstance(value, bool)]
-        accepts = mapping(deed.output[:HEAD]).values()
+        accepts = fields_in(deed.output[:HEAD]).values()
         if accepts and all(one is True for one in accepts):
             return True  # it returns nothing to look up
         return len(values) >= _LEAST_SHARED and words_in(" ".join(values)) <= words_in(deed.input[:HEAD])
 
     def is_about(self, named: frozenset[str], deed: Step) -> bool:
         """Tell whether a deed is on what was refused: it names nothing else, nor an alternative."""
-        arguments = mapping(deed.input[:HEAD])
+        arguments = fields_in(deed.input[:HEAD])
         is_other = any(key in self.asked and self.asked[key] != value for key, value in arguments.items())
         return bool(named & self.about) and not is_other and named.isdisjoint(self.others)
 
@@ -130,7 +130,7 @@ def _is_open(answer: str) -> bool:
 def _refusal(known: Known, position: int) -> _Refusal | None:
     step = known.reading.steps[position]
     tool, arguments, result = step.target or "", step.input, step.output
-    row = mapping(result[:HEAD])
+    row = fields_in(result[:HEAD])
     is_check = worded(CHECKS).search(tool) is not None
     fields = _fields(row) if is_check else ((str(key), value) for key, value in row.items())
     found = next(
@@ -151,7 +151,7 @@ def _refusal(known: Known, position: int) -> _Refusal | None:
         key=str(found[0]),
         value=str(found[1]),
         about=about,
-        asked=mapping(arguments[:HEAD]),
+        asked=fields_in(arguments[:HEAD]),
         others=frozenset(listed) - about,
     )
 
@@ -186,12 +186,12 @@ def _is_barred(known: Known, key: str, value: Any) -> bool:
 
 def _permits(result: str) -> bool:
     return any(
-        value is True and worded(_PERMITS).match(str(key)) for key, value in mapping(result[:HEAD]).items()
+        value is True and worded(_PERMITS).match(str(key)) for key, value in fields_in(result[:HEAD]).items()
     )
 
 
 def _names(arguments: str) -> frozenset[str]:
-    return _values(mapping(arguments[:HEAD]))
+    return _values(fields_in(arguments[:HEAD]))
 
 
 def _values(row: Mapping[str, Any]) -> frozenset[str]:

@@ -18,6 +18,7 @@ from typing import Final
 import tomli
 
 from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.entries import fields_in
 from analyzer.lineage.figures import Figure, figures, words_of
 from analyzer.lineage.known import Known, around
 from analyzer.texts.commands import call_name, commands_of
@@ -27,7 +28,6 @@ from analyzer.texts.tool_names import deed_of, looks_up
 from analyzer.texts.tool_results import Fault
 from analyzer.texts.vocabulary import phrases
 from analyzer.texts.wordings import Kind, languages_in, may_say, says
-from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, Step, StepKind
 from semconv.record import record
 
@@ -146,7 +146,7 @@ def _does(step: Step) -> str:
 
 
 def _texts(arguments: str) -> str:
-    return "\n".join(value for value in mapping(arguments[:HEAD]).values() if isinstance(value, str))
+    return "\n".join(value for value in fields_in(arguments[:HEAD]).values() if isinstance(value, str))
 
 
 def claimed_deeds(known: Known) -> Iterator[Clue]:
@@ -232,7 +232,7 @@ class Amount:
 
 def amounts_in(text: str) -> Iterator[Amount]:
     """Yield the numbers of a JSON object, with their keys; of a text, the only one."""
-    for key, value in list(mapping(text).items())[:_MOST_KEYS]:
+    for key, value in list(fields_in(text).items())[:_MOST_KEYS]:
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             continue
         found = figures(f'{{"{key}": {value}}}' if not isinstance(value, str) else value)

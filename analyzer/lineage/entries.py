@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeGuard
 
+from semconv.dialects.reading.values import mapping
 from semconv.json_text import read_json
 from semconv.record import record
 
@@ -56,6 +57,12 @@ def lists_in(text: str) -> tuple[Listed, ...]:
     """Return the lists of two entries and more in a JSON document, outermost first, or a table's rows."""
     found = (_listed(key, value) for key, value in (_lists(document_in(text)) or _table(text)))
     return tuple(one for one in found if one is not None)[:_MOST_LISTS]
+
+
+@functools.lru_cache(maxsize=64)
+def fields_in(text: str) -> Mapping[str, Any]:
+    """Return the object that a text holds as JSON, else an empty one; no reader changes it."""
+    return mapping(text)
 
 
 @functools.lru_cache(maxsize=64)

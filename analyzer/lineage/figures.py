@@ -346,6 +346,9 @@ def _value(literal: str) -> tuple[float, float]:
     """Return the value of a literal, and of one unit of its last digit."""
     if literal.isdigit():
         return float(literal), 1.0
+    whole, _, decimals = literal.partition(".")
+    if whole.isdigit() and decimals.isdigit():
+        return float(literal), 10.0 ** -len(decimals)
     plain = "".join(literal.split()).replace("'", "")
     if "'" in literal:
         plain = plain.replace(",", ".")

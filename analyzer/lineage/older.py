@@ -19,13 +19,12 @@ from typing import Any, Final
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import DateFound, Day, clocks_in, dates_in
-from analyzer.lineage.entries import Scalar, document_in, is_number, rows_in, stands_in
+from analyzer.lineage.entries import Scalar, document_in, fields_in, is_number, rows_in, stands_in
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known
 from analyzer.texts.run_view import HEAD, THINKING
 from analyzer.texts.vocabulary import denies, phrases, worded
 from analyzer.texts.wordings import languages_in
-from semconv.dialects.reading.values import mapping
 from semconv.model import StepKind
 from semconv.record import record
 
@@ -196,7 +195,7 @@ def _changes(known: Known) -> Iterator[_Change]:
     for position, text in known.results():
         step = known.reading.steps[position]
         if step.kind is StepKind.TOOL and len(calls[step.target]) < _MOST_CALLS:
-            calls[step.target].append((position, mapping(step.input[:HEAD]), text))
+            calls[step.target].append((position, fields_in(step.input[:HEAD]), text))
     for found in calls.values():
         for (_, asked, before), (position, again, after) in combinations(found, 2):
             if asked == again or (_is_plain(asked, again) and _asks_for_later(asked, again)):

@@ -19,11 +19,10 @@ from typing import Final
 from analyzer.lineage.arguments import one_slip
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import agree, dates_in
-from analyzer.lineage.entries import Entry, Listed, lists_in
+from analyzer.lineage.entries import Entry, Listed, fields_in, lists_in
 from analyzer.lineage.known import Known, around, words_in
 from analyzer.texts.run_view import HEAD, THINKING, own_words
 from analyzer.texts.tool_names import deed_of
-from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
 from semconv.record import record
 
@@ -97,7 +96,7 @@ def _chosen(known: Known) -> Iterator[tuple[int, str, _Choice]]:
     for position, step in enumerate(known.reading.steps if choices else ()):
         if step.kind in THINKING and (words := own_words(step)):
             yield from _said(position, words[:HEAD], choices)
-        arguments = mapping(step.input[:HEAD]).values() if step.kind is StepKind.TOOL else ()
+        arguments = fields_in(step.input[:HEAD]).values() if step.kind is StepKind.TOOL else ()
         for value in arguments:
             if isinstance(value, str | int) and not isinstance(value, bool):
                 found = choices.get(str(value), ())
@@ -139,7 +138,7 @@ def _deed_led_to(known: Known, position: int, meant: str) -> int | None:
     for place, step in enumerate(steps[position + 1 :], position + 1):
         if step.kind is not StepKind.TOOL or not deed_of(step.target or ""):
             continue
-        used = {str(one).casefold() for one in mapping(step.input[:HEAD]).values() if isinstance(one, str)}
+        used = {str(one).casefold() for one in fields_in(step.input[:HEAD]).values() if isinstance(one, str)}
         if used & others:
             return None
         if used & given:

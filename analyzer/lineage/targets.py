@@ -18,13 +18,12 @@ from typing import Final, TypeAlias
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import acts_of
-from analyzer.lineage.entries import Scalar, record_texts, stands_in, tables_in
+from analyzer.lineage.entries import Scalar, fields_in, record_texts, stands_in, tables_in
 from analyzer.lineage.known import Known, around
 from analyzer.texts.commands import call_name
 from analyzer.texts.run_view import HEAD, own_words
 from analyzer.texts.tool_names import deed_of, looks_up
 from analyzer.texts.tool_results import Fault
-from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
 
 NAME: Final = re.compile(r"(?<![\w.@/-])[^\W\d_](?=[\w./-]{0,60}\d)[^\W_]{0,40}(?:[-./_][^\W_]{1,40}){0,6}")
@@ -95,7 +94,7 @@ def _ids_in_deeds(known: Known) -> Iterator[tuple[int, str]]:
     for position, step in enumerate(known.reading.steps):
         is_done = step.kind is StepKind.TOOL and known.reading.faults[position] is Fault.NONE
         if is_done and not looks_up(call_name(step)):
-            values = mapping(step.input[:HEAD]).values()
+            values = fields_in(step.input[:HEAD]).values()
             yield from ((position, value) for value in values if isinstance(value, str) and is_id(value))
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from analyzer.inquiry.present import beginning
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import acts_in, acts_of
-from analyzer.lineage.entries import is_number
+from analyzer.lineage.entries import fields_in, is_number
 from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, tokens_of
 from analyzer.texts.commands import call_name
 from analyzer.texts.numbers import numbers
@@ -18,7 +18,6 @@ from analyzer.texts.tool_names import deed_of, looks_up, words_in
 from analyzer.texts.tool_results import Fault
 from analyzer.texts.vocabulary import phrases
 from analyzer.texts.wordings import Kind
-from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, Step, StepKind
 
 _ASKS: Final = frozenset(
@@ -93,7 +92,7 @@ def _told(step: Step) -> str:
 
 def _is_granted(step: Step) -> bool | None:
     """Return what a person decided; ``None`` if a call asks for no leave, or waits for the answer."""
-    fields = {str(key).casefold(): value for key, value in mapping(step.output[:HEAD]).items()}
+    fields = {str(key).casefold(): value for key, value in fields_in(step.output[:HEAD]).items()}
     flag = next((fields[key] for key in _FLAGS if isinstance(fields.get(key), bool)), None)
     if flag is not None and (asks_leave(step) or not deed_of(call_name(step))):
         return bool(flag)
@@ -125,7 +124,7 @@ def _is_about(reading: Reading, asked: int, place: int) -> bool:
     """Tell whether a deed has what the tool's name or all arguments name in common with the question."""
     step, question = reading.steps[place], reading.steps[asked].input[:HEAD].casefold()
     told = f"{question}\n{reading.trajectory.task[:HEAD].casefold()}"
-    values = [str(one).casefold() for one in mapping(step.input[:HEAD]).values()]
+    values = [str(one).casefold() for one in fields_in(step.input[:HEAD]).values()]
     objects = words_in(call_name(step))[1:]
     whole = all(value in question for value in values)
     shares = any(one in question or not tokens_of(one).isdisjoint(tokens_of(question)) for one in values)
@@ -148,7 +147,7 @@ def _is_less(question: Step, deed: Step) -> bool:
 
 def _amounts(question: Step, deed: Step) -> list[tuple[float, float]]:
     """Return the numbers under the keys that a question and a deed have in common."""
-    asked, done = mapping(question.input[:HEAD]), mapping(deed.input[:HEAD])
+    asked, done = fields_in(question.input[:HEAD]), fields_in(deed.input[:HEAD])
     pairs = ((asked[key], value) for key, value in done.items() if key in asked)
     return [(float(one), float(other)) for one, other in pairs if is_number(one) and is_number(other)]
 
