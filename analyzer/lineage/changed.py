@@ -23,7 +23,7 @@ from analyzer.lineage.known import BEFORE, Known, Told, around, counts_in, words
 from analyzer.lineage.values import Value, ValueKind, values_in
 from analyzer.texts.numbers import numbers
 from analyzer.texts.run_view import HEAD
-from analyzer.texts.vocabulary import titles, worded
+from analyzer.texts.vocabulary import titles, worded, words_for
 
 _MOST: Final = 40
 """Values of the answer that are looked at."""
@@ -245,7 +245,8 @@ def _addressed(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
 
     A returned name has two to four words, of which the first and the last begin with a capital.
     """
-    titled = worded(_TITLED).finditer(answer)
+    has_title = not words_for("person_title").isdisjoint(words_in(answer))  # spares most answers the pattern
+    titled = worded(_TITLED).finditer(answer) if has_title else ()
     strange = [one[1] for one in titled if one[1][0].isupper() and not _is_told(known, one[1])]
     people = list(islice(_people(known), _MOST)) if strange else []
     small = answer.casefold()
