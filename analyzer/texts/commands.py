@@ -55,8 +55,8 @@ _PROGRAMS: Final = {"apt-get": "apt"}
 """Other names of programs whose own name has a word that a subcommand may be."""
 _READS: Final = frozenset(
     """
-    awk cat cd cut date df diff du echo egrep env fd file find grep head jq less ls more printenv printf ps
-    pwd rg sed sort stat tail tee tree tr true type uniq wc which whoami
+    awk cat cd cmp cut date df diff du echo egrep env fd file find grep head jq less ls more pgrep printenv
+    printf ps pwd rg sed sort stat tail tee tree tr true type uniq wc which whoami
     blame describe get info inspect list log logs outdated plan show status top validate version view
     """.split()  # noqa: SIM905 - readable in this form
 )

@@ -428,3 +428,12 @@ def test_what_a_call_set_or_was_to_find_is_not_its_own_failure(
     name: str, arguments: str, result: str, expected: Fault
 ) -> None:
     assert fault_of(tool("a", result, target=name, input=arguments), result) is expected
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"), [("pgrep ringer", Fault.NONE), ("ringer --once", Fault.FAILED)]
+)
+def test_a_search_that_ends_with_1_found_nothing(command: str, expected: Fault) -> None:
+    result = '{"stdout": "", "stderr": "", "exit_code": 1}'
+    called = tool("a", result, target="ssh", input=json.dumps({"cmd": command}))
+    assert fault_of(called, result) is expected
