@@ -95,6 +95,7 @@ def _ids(first: str) -> str:
         pytest.param(lambda: _tested("a_" * (_LENGTH // 2 - 200)), id="name of a test"),
         pytest.param(lambda: _called("file/" + "1-" * (_LENGTH // 2)), id="path of digits"),
         pytest.param(lambda: leaves_open("{" + ':"x y"' * _LENGTH, ["x"], []), id="object that never ends"),
+        pytest.param(lambda: _answered(f"It draws 3 kW. {'x' * _LENGTH}"), id="a word without an end"),
     ],
 )
 def test_a_text_made_to_be_slow_is_read_in_time(look: Callable[[], object]) -> None:
