@@ -17,7 +17,7 @@ from analyzer.lineage.arguments import is_exchanged
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import agree, dates_in, digits_apart, follows, mistaken, without_dates
 from analyzer.lineage.deeds import sentence_at
-from analyzer.lineage.entries import Scalar, rows_in, strings_of, tables_in
+from analyzer.lineage.entries import Scalar, rows_in, stands_in, strings_of, tables_in
 from analyzer.lineage.figures import prose_of
 from analyzer.lineage.known import BEFORE, Known, Told, around, counts_in, words_in
 from analyzer.lineage.values import Value, ValueKind, values_in
@@ -42,6 +42,7 @@ _SUFFIX: Final = re.compile(
 _LEAST_DIFFERENT: Final = 3
 _YEAR: Final = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _ID: Final = re.compile(r"(?:\d\D*){3}|[-_/].*\d\d")
+_LAST_NUMBER: Final = re.compile(r"\d{1,15}$")
 _JOINED: Final = re.compile(r"\b\w+(?:[._/:-]\w+){2,8}")
 """Ids of three parts and more."""
 _BETWEEN: Final = re.compile(r"[._/:-]")
@@ -100,11 +101,12 @@ def _codes(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
     for one in strange:
         near = (given for given in told if is_exchanged(one.key, given.value.key))
         changed = (given for given in told if _is_other_digit(one, given, known))
-        yield from (("the number", one.literal, given) for given in islice(chain(near, changed), 1))
+        found = near if _goes_on(one.key, small, known) else chain(near, changed)
+        yield from (("the number", one.literal, given) for given in islice(found, 1))
 
 
 def _is_other_digit(one: Value, given: Told, known: Known) -> bool:
-    """Tell whether an id is one of a record with a digit changed, and not the next one of a series.
+    """Tell whether an id is one of a record with a digit changed.
 
     It begins with a letter and has three digits or a hyphen: years and models have neighbours that all know.
     """
@@ -113,9 +115,16 @@ def _is_other_digit(one: Value, given: Told, known: Known) -> bool:
     if not is_id or len(ours) != len(theirs) or theirs not in known.whole_values:
         return False
     place, *others = [at for at, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b]
-    if others or not (ours[place].isdigit() and theirs[place].isdigit()):
+    return not others and ours[place].isdigit() and theirs[place].isdigit()
+
+
+def _goes_on(code: str, answer: str, known: Known) -> bool:
+    """Tell whether the run or the answer, in lower case, has the id before this one in its series."""
+    number = _LAST_NUMBER.search(code)
+    if number is None or not int(number[0]):
         return False
-    return place < len(ours) - 1 or int(ours[place]) - int(theirs[place]) != 1
+    before = f"{code[: number.start()]}{int(number[0]) - 1:0{len(number[0])}}"
+    return known.has(before) or stands_in(before, answer)
 
 
 def _heard_by_author(known: Known, literal: str) -> str:
