@@ -23,6 +23,7 @@ from analyzer.lineage.entries import Scalar, document_in, rows_in, stands_in
 from analyzer.lineage.figures import prose_of
 from analyzer.lineage.known import Known, counts_in
 from analyzer.texts.run_view import HEAD
+from analyzer.texts.vocabulary import worded
 from semconv.model import StepKind
 from semconv.record import record
 
@@ -35,6 +36,8 @@ _LEAST_NAME: Final = 3
 _CLOCK: Final = re.compile(r"(?<!\d)(\d\d?)\s?[:.h時时시]\s?(\d\d)(?!\d)")
 _ROUND: Final = (5, 15, 30)
 """Minutes to which people round."""
+_PARTS: Final = {r"(?<!\w){half_hour}": _HOUR // 2, r"(?<!\w){quarter_hour}": _HOUR // 4}
+"""Parts of an hour in words, and their minutes."""
 _ZONE: Final = re.compile(r"\d(?:Z|[+-]\d\d:?\d\d)\b|\b(?:UTC|GMT|[A-Z]{1,3}[SD]?T)\b")
 """A time zone: the same moment has another time there."""
 
@@ -148,7 +151,13 @@ class _Answer:
 
     @functools.cached_property
     def _counts(self) -> frozenset[float]:
-        return frozenset(map(float, (*self._own_counts, *self._known.counts)))
+        return frozenset(map(float, (*self._own_counts, *self._known.counts, *self._spoken)))
+
+    @functools.cached_property
+    def _spoken(self) -> tuple[int, ...]:
+        """The minutes that the answer or a text from outside gives as parts of an hour in words."""
+        texts = (self.text, *(source.text for source in self._known.sources))
+        return tuple(minutes for part, minutes in _PARTS.items() if any(map(worded(part).search, texts)))
 
     @functools.cached_property
     def _has_zones(self) -> bool:

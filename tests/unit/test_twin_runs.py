@@ -333,6 +333,20 @@ def test_a_time_that_the_answer_works_out_is_no_slip(answer: str, is_wrong: bool
     assert is_suspected("When does the 09:40 to York leave?", calls, answer) is is_wrong
 
 
+@pytest.mark.parametrize(
+    ("task", "is_wrong"),
+    [
+        ("When can I pick up Rollo? Add half an hour for the bath.", False),
+        ("Wann kann ich Rollo holen? Rechne eine halbe Stunde für das Bad dazu.", False),
+        ("À quelle heure puis-je chercher Rollo ? Compte une demi-heure pour le bain.", False),
+        ("When can I pick up Rollo?", True),
+    ],
+)
+def test_half_an_hour_in_words_explains_a_time(task: str, is_wrong: bool) -> None:
+    calls: list[Call] = [("stay", {"pet": "Rollo"}, {"pet": "Rollo", "ready": "16:00"})]
+    assert is_suspected(task, calls, "Rollo: 16:30.") is is_wrong
+
+
 TEAM = [
     {"id": "N-1", "name": "Anna Roth"},
     {"id": "N-2", "name": "Bert Lang"},
