@@ -3,7 +3,8 @@
 A date or a time that nothing in the run gives may be worked out, or known from elsewhere. It is a slip if its
 sentence names a record by another value of it or of the call that returned it, the record has a date or time
 that is nearly the same, and the answer lacks that one. No number of the run may lead from one to the other:
-so many days, hours or minutes, or a time zone.
+so many days, hours or minutes, or a time zone. Nor is a time a slip that the answer works out from another
+time of its own: 9:05, where it names the train at 9:40, a walk of 25 minutes and a buffer of 10.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import functools
 import re
 from collections.abc import Iterator, Mapping
 from datetime import date
+from itertools import combinations
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
@@ -21,6 +23,7 @@ from analyzer.lineage.entries import Scalar, document_in, rows_in, stands_in
 from analyzer.lineage.figures import prose_of
 from analyzer.lineage.known import Known, counts_in
 from analyzer.texts.run_view import HEAD
+from analyzer.texts.vocabulary import worded
 from semconv.model import StepKind
 from semconv.record import record
 
@@ -33,6 +36,8 @@ _LEAST_NAME: Final = 3
 _CLOCK: Final = re.compile(r"(?<!\d)(\d\d?)\s?[:.h時时시]\s?(\d\d)(?!\d)")
 _ROUND: Final = (5, 15, 30)
 """Minutes to which people round."""
+_PARTS: Final = {r"(?<!\w){half_hour}": _HOUR // 2, r"(?<!\w){quarter_hour}": _HOUR // 4}
+"""Parts of an hour in words, and their minutes."""
 _ZONE: Final = re.compile(r"\d(?:Z|[+-]\d\d:?\d\d)\b|\b(?:UTC|GMT|[A-Z]{1,3}[SD]?T)\b")
 """A time zone: the same moment has another time there."""
 
@@ -91,7 +96,7 @@ class _Answer:
         self._clocks: Final = clocks_in(self.text)
         self._news: Final = _News(
             dates=tuple(one for one in self._dates if len(one.readings) == 1 and not known.has_date(one)),
-            clocks=tuple(one for one in self._clocks if not self._is_given(one.minutes)),
+            clocks=tuple(one for one in self._clocks if not self._is_explained(one.minutes)),
         )
 
     @property
@@ -141,13 +146,38 @@ class _Answer:
         return not counted and not (apart % (_HOUR // 2) == 0 and self._has_zones)
 
     @functools.cached_property
+    def _own_counts(self) -> tuple[int, ...]:
+        return counts_in(without_dates(self.text, self._dates))
+
+    @functools.cached_property
     def _counts(self) -> frozenset[float]:
-        own = counts_in(without_dates(self.text, self._dates))
-        return frozenset(map(float, (*own, *self._known.counts)))
+        return frozenset(map(float, (*self._own_counts, *self._known.counts, *self._spoken)))
+
+    @functools.cached_property
+    def _spoken(self) -> tuple[int, ...]:
+        """The minutes that the answer or a text from outside gives as parts of an hour in words."""
+        texts = (self.text, *(source.text for source in self._known.sources))
+        return tuple(minutes for part, minutes in _PARTS.items() if any(map(worded(part).search, texts)))
 
     @functools.cached_property
     def _has_zones(self) -> bool:
         return any(_ZONE.search(text) for text in (self.text, *self._texts))
+
+    def _is_explained(self, minutes: int) -> bool:
+        return self._is_given(minutes) or self._is_worked_out(minutes)
+
+    def _is_worked_out(self, minutes: int) -> bool:
+        """Tell whether one or two counts of minutes lead here from a given time that the answer names."""
+        starts = (one.minutes for one in self._clocks if one.minutes % _HALF_DAY in self._given_clocks)
+        return any(abs(start - minutes) in self._minutes for start in starts)
+
+    @functools.cached_property
+    def _minutes(self) -> frozenset[int]:
+        """The counts of the answer without its times of day, and what two of them make together."""
+        pieces = (self.text[one.start : one.end] for one in self._clocks)
+        spoken = functools.reduce(lambda text, clock: text.replace(clock, " "), pieces, self.text)
+        counts = counts_in(without_dates(spoken, dates_in(spoken)))
+        return frozenset((*counts, *(one + other for one, other in combinations(counts, 2))))
 
     def _is_given(self, minutes: int) -> bool:
         """Tell whether a text from outside or a call may mean this time: 6 for 18:00, 17:58 for 18:00."""

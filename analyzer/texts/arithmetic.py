@@ -36,6 +36,8 @@ _MOST_UNITS: Final = 4
 """Pattern of words that may follow an operand (``$3 per GPU-hour``)."""
 _BEFORE: Final = frozenset({"=", ":", ",", ";", ".", "**", "`", "•", '"', "'", "(", "[", "{", "“", "|", ">"})
 """Characters that may precede a calculation without being part of it."""
+_DIVIDED: Final = re.compile(r"\d\s?[^\W\d_]{0,2}\s+$")
+"""What stands before a colon that divides, as much of Europe writes it (``500 g : 6 * 9``)."""
 _GOES_ON: Final = frozenset("^%‰√°²³±~/+×·÷*−")  # noqa: RUF001 - the actual signs
 """Characters after a result that continue the expression."""
 _INVOLVED: Final = frozenset(
@@ -191,7 +193,10 @@ def _calculation_before(text: str) -> _Expression | None:
 def _may_stand_before(token: re.Match[str], between: str) -> bool:
     apart = between != token.group()
     if token.group() == ":":
-        return apart or not token.string[: token.start()].rstrip()[-1:].isdigit()  # ``10:45 + 15``
+        before = token.string[: token.start()]
+        if _DIVIDED.search(before):
+            return False
+        return apart or not before.rstrip()[-1:].isdigit()  # ``10:45 + 15``
     return token.group() in _BEFORE or (token.start() == 0 and apart and token.lastgroup != "number")
 
 

@@ -315,6 +315,38 @@ def test_a_deed_that_a_result_reports_needs_no_call_of_its_own() -> None:
         assert is_suspected("Book the van and tell the driver.", calls, answer, tools) is is_wrong
 
 
+@pytest.mark.parametrize(
+    ("answer", "is_wrong"),
+    [
+        (
+            "Delayed, but plan with 09:40: leave at 09:05, 25 minutes for the way and 10 to spare.",
+            False,
+        ),
+        ("It is delayed. Plan with 09:40 still: leave at 09:15, 25 minutes before.", False),
+        ("It is delayed and leaves at 09:25.", True),
+        ("It is delayed: the 09:40 leaves at 09:05, from platform 4.", True),
+    ],
+)
+def test_a_time_that_the_answer_works_out_is_no_slip(answer: str, is_wrong: bool) -> None:
+    train = {"train": "1E07", "dep": "09:40", "platform": "4", "status": "delayed", "expected": "09:52"}
+    calls: list[Call] = [("departures", {"to": "York"}, [train])]
+    assert is_suspected("When does the 09:40 to York leave?", calls, answer) is is_wrong
+
+
+@pytest.mark.parametrize(
+    ("task", "is_wrong"),
+    [
+        ("When can I pick up Rollo? Add half an hour for the bath.", False),
+        ("Wann kann ich Rollo holen? Rechne eine halbe Stunde für das Bad dazu.", False),
+        ("À quelle heure puis-je chercher Rollo ? Compte une demi-heure pour le bain.", False),
+        ("When can I pick up Rollo?", True),
+    ],
+)
+def test_half_an_hour_in_words_explains_a_time(task: str, is_wrong: bool) -> None:
+    calls: list[Call] = [("stay", {"pet": "Rollo"}, {"pet": "Rollo", "ready": "16:00"})]
+    assert is_suspected(task, calls, "Rollo: 16:30.") is is_wrong
+
+
 TEAM = [
     {"id": "N-1", "name": "Anna Roth"},
     {"id": "N-2", "name": "Bert Lang"},
