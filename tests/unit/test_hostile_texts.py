@@ -48,6 +48,11 @@ def _answered(answer: str, result: str = "Rack B draws 3 kW.") -> object:
     return list(clues(read(found)))
 
 
+def _said_in(answer: str) -> object:
+    task = "Say in one line what rack B of the third room draws."
+    return list(other_language(read(run(step("analyst", answer), task=task, output=answer))))
+
+
 def _passed_on(listed: str) -> object:
     answer = "All are Host1x."
     found = run(step("finder", listed), step("writer", answer), task="List every host.", output=answer)
@@ -97,6 +102,7 @@ def _ids(first: str) -> str:
         pytest.param(lambda: _called("file/" + "1-" * (_LENGTH // 2)), id="path of digits"),
         pytest.param(lambda: leaves_open("{" + ':"x y"' * _LENGTH, ["x"], []), id="object that never ends"),
         pytest.param(lambda: _answered(f"It draws 3 kW. {'x' * _LENGTH}"), id="a word without an end"),
+        pytest.param(lambda: _said_in("y" * _LENGTH), id="an answer of one word"),
         pytest.param(lambda: lines_of("Which? " + "word " * (2 * _LENGTH)), id="a line after a question"),
     ],
 )
