@@ -51,15 +51,15 @@ _CHANGES: Final = re.compile(
     r"|without|exclud|omit|only|raise|lower|increase|reduc|double|halve|draft|plan|new"
     r"|setz|ändere|änder|korrigier|rechne|umrechn|übersetz|schätz|empfiehl|entscheid|bewert|einstuf|ordne"
     r"|klassifizier|vorschlag|schlag|nur|ohne|rabatt|neu"
-    r"|cambi|actualiz|corrig|conviert|convert|traduc|estim|recomiend|decid|clasific|propon|aplic|descuent|sólo"
+    r"|cambi|actualiz|corrig|conviert|traduc|estim|recomiend|clasific|propon|aplic|descuent|sólo"
     r"|solo|sin|nuev|modifi|conver|propos|décid|évalu|appliqu|remise|sans|seulement|nouve|henkou|kaete)",
     re.IGNORECASE,
 )
 """Words of a task that asks for other values than the records have."""
 _RETRIEVES: Final = re.compile(
     r"\b(?:return|give|get|extract|export|show|list|summar|report|fetch|print|look up|read|retriev|provide"
-    r"|gib|gebt|zeig|liste|hol|lies|stammdaten|auszug|fass|dame|devuelv|muestr|extra|lista|resum|obtén|busca"
-    r"|donne|renvoi|affich|résum|liste|dammi|mostra|elenca|retorn|mostr|geef|toon|kudasai|oshiete)",
+    r"|gib|gebt|zeig|hol|lies|stammdaten|auszug|fass|dame|devuelv|muestr|extra|resum|obtén|busca"
+    r"|donne|renvoi|affich|résum|dammi|mostra|elenca|retorn|mostr|geef|toon|kudasai|oshiete)",
     re.IGNORECASE,
 )
 """Words of a task that asks for what records have."""

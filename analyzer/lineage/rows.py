@@ -29,8 +29,8 @@ _FEW: Final = 3
 _LEAST: Final = 3
 """Characters of a text that tells rows apart."""
 _SENTENCE_END: Final = re.compile(r"[.!\n。](?:(?<=[\n。])|(?<!\d.)(?=\s))")
-_END_OR_QUESTION: Final = re.compile(r"(?<!\d)[.!](?=\s)|[^\n?]*\?|\n|。")
-"""The end of a sentence, and a whole question, which is slower to find; a number with a point is a day."""
+_END_OR_QUESTION: Final = re.compile(r"(?<![^\n?])[^\n?]*\?|(?<!\d)[.!](?=\s)|\n|。")
+"""A whole question, or the end of a sentence, which is slower to find; a number with a point is a day."""
 
 
 @record
@@ -127,7 +127,7 @@ def _crossed(known: Known, source: int, listed: _Rows, columns: Sequence[_Column
         stated = [column.within(small, values) for column in columns]
         if len({row for column in stated for row in column.rows}) < 2:
             continue
-        for line in _lines(words):
+        for line in lines_of(words):
             hits = _hits(line, stated) if len(line) <= _LONGEST_LINE else []
             for row, other in _pairs(listed, hits):
                 if _is_odd(known, source, position, hits, (row, other)):
@@ -141,7 +141,7 @@ def _crossed(known: Known, source: int, listed: _Rows, columns: Sequence[_Column
                     yield known.clue(position, ClueKind.CHANGED, reason, known.quote(position, given.shown))
 
 
-def _lines(words: str) -> Sequence[str]:
+def lines_of(words: str) -> Sequence[str]:
     """Return the lines and sentences of a text, without its questions."""
     end = _END_OR_QUESTION if "?" in words else _SENTENCE_END
     return end.split(words)[:_MOST_LINES]
@@ -156,7 +156,7 @@ def _is_extreme(listed: _Rows, hit: _Hit) -> bool:
 def _is_righted(known: Known, position: int, name: str, right: str) -> bool:
     """Tell whether a later line gives the row that is named its own value."""
     later = known.words_after(position)
-    lines = (line for _, words in later for line in _lines(words))
+    lines = (line for _, words in later for line in lines_of(words))
     return any(
         stands_in(name.casefold(), small) and stands_in(right, small) for small in map(str.casefold, lines)
     )

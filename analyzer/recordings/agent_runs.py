@@ -101,9 +101,9 @@ def _dify_nodes(records: Records) -> Records:
     """Return what the nodes of a workflow did: listed by the API, or in the events of its stream."""
     held = unwrapped(records, "data")
     if all_have(held, "event"):
-        held = [_dify_node(one) for one in held if one["event"] in {"workflow_started", "node_finished"}]
+        held = [_dify_node(one) for one in held if text_at(one, "event") in _DIFY_EVENTS]
     is_known = all_have(held, "node_id", "node_type", "title", "status")
-    return held if is_known and any(one["node_type"] in _DIFY_AGENTS for one in held) else ()
+    return held if is_known and any(text_at(one, "node_type") in _DIFY_AGENTS for one in held) else ()
 
 
 def _dify_node(event: Object) -> Object:
@@ -112,13 +112,14 @@ def _dify_node(event: Object) -> Object:
     return {**(begun if event["event"] == "workflow_started" else {}), **object_at(event, "data")}
 
 
+_DIFY_EVENTS: Final = frozenset({"workflow_started", "node_finished"})
 _DIFY_AGENTS: Final = frozenset({"llm", "agent"})
 
 
 def _dify_run(entries: Records) -> Iterator[Message]:
     """Yield what was asked, and what each node that is an agent, a model or a tool did."""
     for one in in_order(objects(entries), "index"):
-        kind, given, got = one["node_type"], object_at(one, "inputs"), object_at(one, "outputs")
+        kind, given, got = text_at(one, "node_type"), object_at(one, "inputs"), object_at(one, "outputs")
         time, error = one.get("created_at"), json_text(one.get("error"))
         if kind == "start":
             yield from saying(USER, given.get("sys.query", next(iter(given.values()), "")), time=time)

@@ -353,6 +353,23 @@ def test_the_nodes_of_a_workflow_tell_the_story(shape: Callable[[str], list[Any]
     assert attribute(whole("")).status is Status.NO_FAILURE
 
 
+@pytest.mark.parametrize(
+    "events", [[{"event": []}, {"event": {}}], [{"event": ["node_finished"], "data": {}}]]
+)
+def test_events_without_a_name_are_no_workflow(events: list[Any]) -> None:
+    with pytest.raises(UnreadableInput):
+        read_runs(json.dumps(events).encode())
+
+
+def test_a_node_without_a_kind_tells_nothing() -> None:
+    nodes = dify_nodes("")
+    kinds: list[Any] = [[], {"llm": 1}, None]
+    strange = [{**nodes[0], "index": 7, "node_type": kind} for kind in kinds]
+    (run,) = read_runs(json.dumps({"data": [*strange, *nodes]}).encode())
+    assert run.trajectory.steps[-1].output == ANSWER
+    assert len(run.trajectory.steps) == 3
+
+
 # --- spans ---
 
 

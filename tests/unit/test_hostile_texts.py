@@ -17,6 +17,7 @@ from analyzer.lineage.failed_tests import failed_tests
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known
 from analyzer.lineage.readers import MOST_CLUES, READERS
+from analyzer.lineage.rows import lines_of
 from analyzer.lineage.slips import wrong_figures
 from analyzer.signals.loops import repeats_of
 from analyzer.signals.suspicion import clues
@@ -45,6 +46,11 @@ def _results(number: int) -> object:
 def _answered(answer: str, result: str = "Rack B draws 3 kW.") -> object:
     found = run(tool("meter", result), step("analyst", answer), task="What does rack B draw?", output=answer)
     return list(clues(read(found)))
+
+
+def _said_in(answer: str) -> object:
+    task = "Say in one line what rack B of the third room draws."
+    return list(other_language(read(run(step("analyst", answer), task=task, output=answer))))
 
 
 def _passed_on(listed: str) -> object:
@@ -96,6 +102,8 @@ def _ids(first: str) -> str:
         pytest.param(lambda: _called("file/" + "1-" * (_LENGTH // 2)), id="path of digits"),
         pytest.param(lambda: leaves_open("{" + ':"x y"' * _LENGTH, ["x"], []), id="object that never ends"),
         pytest.param(lambda: _answered(f"It draws 3 kW. {'x' * _LENGTH}"), id="a word without an end"),
+        pytest.param(lambda: _said_in("y" * _LENGTH), id="an answer of one word"),
+        pytest.param(lambda: lines_of("Which? " + "word " * (2 * _LENGTH)), id="a line after a question"),
     ],
 )
 def test_a_text_made_to_be_slow_is_read_in_time(look: Callable[[], object]) -> None:

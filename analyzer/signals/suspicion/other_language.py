@@ -28,8 +28,8 @@ _CODE: Final = re.compile(r"[{}=;_<>\[\]|#\\]|\w\(|https?:|@|^\s*(?:>|//)")
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
 _INITIAL: Final = re.compile(r"\b[A-Z]\.(?=\s)")
 """Of a name: ``J. Park`` is no French ``j'``."""
-_NUMBERED: Final = re.compile(r"[A-Za-z]*\d[A-Za-z\d]*")
-"""``7c`` is no French ``c'``."""
+_NUMBERED: Final = re.compile(r"(?<![A-Za-z])[A-Za-z]*\d[A-Za-z\d]*")
+"""``7c`` is no French ``c'``; none begins within a word, so that time stays linear."""
 _WIDE: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _NAME: Final = re.compile(r"(?<=[^\W\d_] )[^\W\d_]*[A-ZÀ-ÖØ-Þ]\w+")
 """A word with a capital after another word, whose letters may be those of another language."""
