@@ -37,11 +37,12 @@ buildah bud --quiet --format docker --network host --build-arg BASE=localhost/ba
 
 probe=$(buildah inspect --type image --format '{{.Docker.Config.Healthcheck.Test}}' localhost/blamespan)
 [ "$probe" = '[CMD blamespan-healthcheck]' ] || { echo "the image's health check is $probe"; exit 1; }
+container=$(buildah from localhost/blamespan)
+# Only now, for making the container takes long enough for another program to take the ports.
 read -r grpc http page < <(python3 -c '
 import socket
 free = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
 print(*(one.getsockname()[1] for one in free))')
-container=$(buildah from localhost/blamespan)
 inside() {
     buildah run --network host --env BLAMESPAN_TOKEN=0123456789abcdef --env BLAMESPAN_WEB_LISTEN=127.0.0.1:"$page" \
         --env BLAMESPAN_OTLP_GRPC_LISTEN=127.0.0.1:"$grpc" --env BLAMESPAN_OTLP_HTTP_LISTEN=127.0.0.1:"$http" \
