@@ -12,7 +12,7 @@ from analyzer.lineage.claims import figures_from_nowhere
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import clocks_in, dates_in, follows
 from analyzer.lineage.derivation import Derivation, converts, plain_results
-from analyzer.lineage.entries import document_in, tables_in
+from analyzer.lineage.entries import document_in, fields_in, tables_in
 from analyzer.lineage.figures import Figure, figures, prose_of
 from analyzer.lineage.known import Known, counts_in
 from analyzer.texts.commands import call_name, commands_of
@@ -21,7 +21,7 @@ from analyzer.texts.tool_names import deed_of, recalls
 from analyzer.texts.tool_results import Fault
 from analyzer.texts.vocabulary import begins_with_no, denies, first_sentence
 from analyzer.texts.wordings import asks_whether, mentions_fault
-from semconv.dialects.reading.values import mapping, structured
+from semconv.dialects.reading.values import structured
 from semconv.model import Step, StepKind
 
 _MOST_NODES: Final = 60
@@ -220,7 +220,7 @@ def _only_accepts(step: Step) -> bool:
     """Tell whether a result has no figure, and only says that a deed was accepted."""
     if any(map(str.isdigit, step.output)):
         return False
-    return bool(deed_of(call_name(step))) or not _STATES.isdisjoint(mapping(step.output[:HEAD]))
+    return bool(deed_of(call_name(step))) or not _STATES.isdisjoint(fields_in(step.output[:HEAD]))
 
 
 @functools.lru_cache(maxsize=128)
@@ -231,7 +231,7 @@ def is_empty(result: str, arguments: str) -> bool:
         return _HEADING.fullmatch(result.strip()) is not None
     if isinstance(value, dict) and _counts_nothing(value):
         return True
-    asked = {str(one).casefold() for one in mapping(arguments).values() if isinstance(one, str | int)}
+    asked = {str(one).casefold() for one in fields_in(arguments).values() if isinstance(one, str | int)}
     waiting, seen, has_gap = [value], 0, not value
     while waiting:
         one = waiting.pop()

@@ -14,6 +14,7 @@ from typing import Final
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import DateFound, agree, clocks_in, dates_in
 from analyzer.lineage.deeds import SENTENCE, acts_of
+from analyzer.lineage.entries import fields_in
 from analyzer.lineage.known import Known
 from analyzer.lineage.weekdays import ENGLISH, days_of
 from analyzer.texts.numbers import DENSE
@@ -22,7 +23,6 @@ from analyzer.texts.tool_names import deed_of, looks_up
 from analyzer.texts.tool_results import Fault
 from analyzer.texts.vocabulary import denies, has_alternative, phrases, weekdays, weekdays_in, worded
 from analyzer.texts.wordings import languages_in
-from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
 from semconv.record import record
 
@@ -86,7 +86,7 @@ def barred_times(known: Known) -> Iterator[Clue]:
 
 def _times(arguments: str) -> list[str]:
     """Return the arguments of a call that are no more than a date or a time."""
-    values = mapping(arguments[:HEAD]).values()
+    values = fields_in(arguments[:HEAD]).values()
     return [value for value in values if isinstance(value, str) and len(value) <= _LONGEST]
 
 

@@ -15,7 +15,7 @@ from typing import Final
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import clocks_in, dates_in
 from analyzer.lineage.deeds import SENTENCE, spaced
-from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
+from analyzer.lineage.entries import Entry, Listed, Scalar, fields_in, lists_in
 from analyzer.lineage.figures import Figure, figures, words_of
 from analyzer.lineage.known import Known, beginnings_in, counts_in, words_in
 from analyzer.lineage.sources import LARGEST
@@ -24,7 +24,6 @@ from analyzer.texts.run_view import HEAD
 from analyzer.texts.tool_names import looks_up
 from analyzer.texts.vocabulary import number_words, phrases, weekdays_in
 from analyzer.texts.wordings import languages_in
-from semconv.dialects.reading.values import mapping
 from semconv.model import StepKind
 
 _LEAST: Final = 3
@@ -94,7 +93,7 @@ def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, st
 def _counts_asked_for(known: Known, position: int) -> frozenset[int]:
     """Return the counts in the task, without one that numbers what a call asks for: ``district 4``."""
     call = known.reading.steps[position]
-    given = mapping(call.input[:HEAD]) if call.kind is StepKind.TOOL else {}
+    given = fields_in(call.input[:HEAD]) if call.kind is StepKind.TOOL else {}
     asked = known.asked
     for key, value in given.items() if len(given) <= _MOST_KEYS else ():
         if isinstance(value, int):

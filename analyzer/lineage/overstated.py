@@ -15,12 +15,12 @@ from typing import Any, Final
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import acts_in, acts_of, claims_in, spaced
+from analyzer.lineage.entries import fields_in
 from analyzer.lineage.known import Known
 from analyzer.texts.run_view import HEAD
 from analyzer.texts.tool_names import looks_up
 from analyzer.texts.tool_results import Fault
 from analyzer.texts.vocabulary import worded
-from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
 from semconv.record import record
 
@@ -97,7 +97,7 @@ def overstated_deeds(known: Known) -> Iterator[Clue]:
         step = known.reading.steps[place]
         if looks_up(step.target or "") or known.reading.faults[place] is not Fault.NONE:
             continue
-        row = mapping(step.output[:HEAD])
+        row = fields_in(step.output[:HEAD])
         for key, value, said in _not_done(row, f"{known.asked}\n{answer}", claimed):
             denied = frozenset(act for act in said if act in acts_here or not times[act])  # others did these
             claim = next((sentence for sentence, acts in claims if acts & denied), claims[0][0])
@@ -140,13 +140,13 @@ def _counted(key: str) -> frozenset[str]:
 def _goes_on(known: Known, place: int, row: Mapping[str, Any], denied: frozenset[str]) -> bool:
     """Tell whether a later call finishes what a result left open: it does a denied deed, or takes its id."""
     call = known.reading.steps[place]
-    values = (*row.items(), *mapping(call.input[:HEAD]).items())
+    values = (*row.items(), *fields_in(call.input[:HEAD]).items())
     own = {str(value) for key, value in values if isinstance(value, str | int) and _is_id(str(key), value)}
     steps = known.reading.steps[place + 1 : place + 1 + _MOST_LATER]
     later = [step for step in steps if step.kind is StepKind.TOOL and not looks_up(step.target or "")]
     if any(acts_of(step.target or "") & denied for step in later):
         return True
-    return any(str(value) in own for step in later for value in mapping(step.input[:HEAD]).values())
+    return any(str(value) in own for step in later for value in fields_in(step.input[:HEAD]).values())
 
 
 def _is_id(key: str, value: str | int) -> bool:

@@ -15,14 +15,13 @@ from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import dates_in
-from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
+from analyzer.lineage.entries import Entry, Listed, Scalar, fields_in, lists_in
 from analyzer.lineage.known import Known, beginnings_in, counts_in, words_in
 from analyzer.lineage.other_calls import asked_before, ids_of
 from analyzer.texts.commands import call_name
 from analyzer.texts.run_view import HEAD
 from analyzer.texts.tool_names import looks_up
 from analyzer.texts.vocabulary import denies
-from semconv.dialects.reading.values import mapping
 from semconv.model import StepKind
 from semconv.record import record
 
@@ -101,7 +100,7 @@ def _odd(known: Known, told: Sequence[Entry], conditions: Sequence[_Condition], 
 def _is_looked_into(known: Known, entry: Entry, others: Sequence[Entry]) -> bool:
     """Tell whether a look-up was about an entry and none of the others: it may have shown why to take it."""
     calls = (step for step in known.reading.steps if step.kind is StepKind.TOOL and looks_up(call_name(step)))
-    given = [{str(value) for value in mapping(call.input[:HEAD]).values()} for call in calls]
+    given = [{str(value) for value in fields_in(call.input[:HEAD]).values()} for call in calls]
     used = {str(value) for each in others for value in each.fields.values()}
     own = {str(value) for value in entry.fields.values()} - used
     return any(own & each and not used & each for each in given)

@@ -18,13 +18,13 @@ from typing import Any, Final
 
 from analyzer.lineage.claims import judged
 from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.entries import fields_in
 from analyzer.lineage.figures import Figure, figures, prose_of
 from analyzer.lineage.known import Known, words_in
 from analyzer.lineage.sources import Source
 from analyzer.texts.run_view import HEAD
 from analyzer.texts.tool_results import Fault
 from analyzer.texts.vocabulary import worded
-from semconv.dialects.reading.values import mapping
 from semconv.model import Step, StepKind
 from semconv.record import record
 
@@ -113,7 +113,7 @@ def _side_by_side(known: Known) -> Iterator[tuple[str, str]]:
         value
         for step in known.reading.steps
         if step.kind is StepKind.TOOL and known.reading.faults[step.index] is Fault.NONE
-        for value in mapping(step.input[:HEAD]).values()
+        for value in fields_in(step.input[:HEAD]).values()
         if isinstance(value, str) and 0 < len(value) <= _LONGEST_SIDE
     }
     for value in sorted(one for one in values if one in task):
@@ -193,7 +193,7 @@ def _looks(known: Known) -> Iterator[Sequence[_Look]]:
 def _look(call: Step, position: int, source: Source) -> _Look:
     return _Look(
         position=position,
-        arguments=mapping(call.input[:HEAD]),
+        arguments=fields_in(call.input[:HEAD]),
         names=_names(call.input),
         values=frozenset(figure.value for figure in source.figures if not figure.is_small),
         result=source.text,

@@ -13,12 +13,12 @@ from itertools import islice
 from typing import Final
 
 from analyzer.lineage.deeds import acts_in
+from analyzer.lineage.entries import fields_in
 from analyzer.signals.suspicion.ending import Ending, Missed, tokens_of
 from analyzer.texts.numbers import numbers
 from analyzer.texts.run_view import HEAD
 from analyzer.texts.vocabulary import worded
 from analyzer.texts.wordings import Kind, kinds_said
-from semconv.dialects.reading.values import mapping
 from semconv.model import Step
 
 _MOST_VALUES: Final = 24
@@ -67,7 +67,7 @@ def _after(word: str, line: str) -> list[str]:
 def names_refused(answer: str, task: str, missed: Missed, step: Step) -> bool:
     """Tell whether an answer names an entry of a list in a failure's text that the run was not given."""
     known, said = f"{task}\n{step.input[:HEAD]}".casefold(), answer.casefold()
-    lists = [each for each in mapping(missed.text[:HEAD]).values() if isinstance(each, list)]
+    lists = [each for each in fields_in(missed.text[:HEAD]).values() if isinstance(each, list)]
     entries = [str(each).casefold() for each in islice(_leaves(lists), _MOST_VALUES)]
     return any(entry.strip() and is_in(entry, said) and not is_in(entry, known) for entry in entries)
 
@@ -97,7 +97,7 @@ def _are_alike(own: Iterable[str], rest: Iterable[str], names: Iterable[str]) ->
 def words_of(arguments: str) -> tuple[str, ...]:
     """Return the words of short arguments that may name something, in lower case."""
     found: dict[str, None] = {}
-    for value in list(_leaves(mapping(arguments[:HEAD])))[:_MOST_VALUES]:
+    for value in list(_leaves(fields_in(arguments[:HEAD])))[:_MOST_VALUES]:
         if len(value) <= _LONGEST_VALUE:
             found |= dict.fromkeys(word.casefold() for word in _WORD.findall(value) if _tells(word, value))
     return tuple(found)

@@ -14,6 +14,7 @@ from typing import Final
 
 from analyzer.lineage.deeds import SENTENCE, acts_in, acts_of
 from analyzer.lineage.derivation import converts, plain_results
+from analyzer.lineage.entries import fields_in
 from analyzer.lineage.figures import figures
 from analyzer.lineage.sources import results, sources
 from analyzer.texts.commands import call_name
@@ -301,7 +302,7 @@ class Ending:
 
 def _values_of(call: Step) -> frozenset[str]:
     """Return the telling parts of a call's arguments, without their keys."""
-    return tokens_of("\n".join(map(str, mapping(call.input[:HEAD]).values())))
+    return tokens_of("\n".join(map(str, fields_in(call.input[:HEAD]).values())))
 
 
 def _missed(reading: Reading) -> Iterator[Missed]:

@@ -20,6 +20,7 @@ from analyzer.inquiry.present import beginning
 from analyzer.lineage.claims import figures_from_nowhere
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import SENTENCE, acts_in, acts_of
+from analyzer.lineage.entries import fields_in
 from analyzer.lineage.figures import figures
 from analyzer.lineage.sources import is_blind
 from analyzer.signals.suspicion.admitted import is_in, is_set_apart, leaves_open, names_refused, words_of
@@ -32,7 +33,6 @@ from analyzer.texts.tool_names import deed_of, looks_up, probes, words_in
 from analyzer.texts.tool_results import Fault, refused_entries, says_done_before
 from analyzer.texts.vocabulary import phrases, worded
 from analyzer.texts.wordings import Kind, asks_whether, kinds_said, languages_in
-from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, Step, StepKind
 
 _MOST: Final = 20
@@ -249,7 +249,7 @@ def _has_fallback(run: _Run, missed: Missed) -> bool:
 
 def _corrects(run: _Run, failed: Step, later: Step) -> bool:
     """Tell whether a later call of a tool asks for nothing else that the task names, or in another form."""
-    if mapping(later.input[:HEAD]).keys() != mapping(failed.input[:HEAD]).keys():
+    if fields_in(later.input[:HEAD]).keys() != fields_in(failed.input[:HEAD]).keys():
         return True
     new = {*words_of(later.input)} - {*words_of(failed.input)}
     return not any(is_in(word, run.task) for word in new)
@@ -326,9 +326,9 @@ def _has_no_source(run: _Run, told: Sequence[str]) -> bool:
 def _like(run: _Run, missed: Missed) -> list[Step]:
     """Return the successful calls of the same tool for other things."""
     steps = run.reading.steps
-    keys = mapping(steps[missed.at].input[:HEAD]).keys()
+    keys = fields_in(steps[missed.at].input[:HEAD]).keys()
     like = (steps[at] for at in run.sound if steps[at].target == steps[missed.at].target)
-    return [one for one in like if mapping(one.input[:HEAD]).keys() == keys]
+    return [one for one in like if fields_in(one.input[:HEAD]).keys() == keys]
 
 
 def _calls_of(run: _Run, missed: Missed) -> tuple[set[str], set[str]]:
