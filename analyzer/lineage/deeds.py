@@ -32,6 +32,7 @@ from semconv.model import Evidence, Step, StepKind
 from semconv.record import record
 
 SENTENCE: Final = re.compile(r"[^.!?。！？।\n]+(?:[.!?](?!\s|$)[^.!?。！？।\n]*)*[.!?。！？।]?")  # noqa: RUF001 - other scripts
+QUESTION_MARKS: Final = ("?", "？", "؟")  # noqa: RUF001 - of other scripts
 _WORD: Final = re.compile(r"[^\W\d_]+")
 VERB_LETTERS: Final = 4
 """Letters that the forms of a verb have in common: ``anular`` and ``anules``."""
@@ -297,6 +298,11 @@ def _caps(sentence: str) -> bool:
     """Tell whether a sentence allows no more than it says."""
     languages = languages_in(sentence)
     return any(phrases(kind, languages).search(sentence) for kind in ("no", "only", "at_most"))
+
+
+def is_question(sentence: str) -> bool:
+    """Tell whether a sentence ends in a question mark of any script."""
+    return sentence.rstrip().endswith(QUESTION_MARKS)
 
 
 def sentence_at(text: str, place: int) -> str:

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import clocks_in, dates_in
-from analyzer.lineage.deeds import SENTENCE, sentence_at
+from analyzer.lineage.deeds import SENTENCE, is_question, sentence_at
 from analyzer.lineage.entries import Entry, Listed, Scalar, is_number, lists_in
 from analyzer.lineage.figures import CURRENCY_CODES, figures, unit_of
 from analyzer.lineage.known import Known, counts_in, words_in
@@ -35,7 +35,6 @@ _LONGEST_NO: Final = 24
 """Characters before the word of a limit in which a word that denies stands."""
 _CHOOSES_BEFORE: Final = r"(?<!\w){chooses}\s*$"
 _CHOOSES_AFTER: Final = r"^\W{0,3}{chooses_last}(?!\w)"
-_ASKS: Final = ("?", "？", "؟")  # noqa: RUF001 - question marks of other scripts
 _PARTS: Final = re.compile(r"[^a-zA-Z²]+|(?<=[a-z])(?=[A-Z])")
 """What stands between the words of a key."""
 _MOST: Final = 0.8
@@ -161,8 +160,7 @@ def _is_no_limit(asked: str, word: re.Match[str], end: int, find: Callable[..., 
 def _is_told(asked: str, at: int) -> bool:
     """Tell whether a place is in a sentence that only tells something, beside a question."""
     sentences = [one for one in SENTENCE.findall(asked) if one.strip()]
-    is_asked = sentence_at(asked, at).rstrip()[-1:] in _ASKS
-    return not is_asked and any(one.rstrip()[-1:] in _ASKS for one in sentences)
+    return not is_question(sentence_at(asked, at)) and any(map(is_question, sentences))
 
 
 def _denial(known: Known, word: re.Match[str]) -> int | None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import DateFound, Day, agree, clocks_in, dates_in, years_in
-from analyzer.lineage.deeds import SENTENCE
+from analyzer.lineage.deeds import SENTENCE, is_question
 from analyzer.lineage.entries import document_in, strings_of
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import BEFORE, Known
@@ -29,7 +29,6 @@ _MOST_WORDS: Final = 2
 _MONTH: Final = 31
 _HALF_YEAR: Final = 183
 _FEW_KEYS: Final = 4
-_ASKS: Final = ("?", "？", "؟")  # noqa: RUF001 - question marks of other scripts
 _LEAST_TEXT: Final = 6
 """Characters of a text that an answer has from a result, and not by chance."""
 
@@ -37,11 +36,11 @@ _LEAST_TEXT: Final = 6
 def outdated_results(known: Known) -> Iterator[Clue]:
     """Yield the old results whose figures the answer states for today, without their date."""
     answer = known.answer
-    today = _today(known)
+    today = _day_asked_about(known)
     if not answer or today is None or known.admits_fault or denies(answer):
         return
     stated = {figure.value for figure in figures(answer)}
-    is_past = worded("{expired}").search(answer) is not None or not _asks_about_today(known)
+    is_past = worded("{expired}").search(answer) is not None or not _asks_about_day_asked_about(known)
     for step, text in known.results():
         row = _record(text)
         found = _old(row, today, answer)
@@ -65,16 +64,15 @@ def _expired(row: Mapping[str, Any], today: date, answer: str) -> DateFound | No
     return None
 
 
-def _asks_about_today(known: Known) -> bool:
+def _asks_about_day_asked_about(known: Known) -> bool:
     """Tell whether a word such as ``today`` stands in a question, if the task has one."""
-    sentences = [one[0] for one in SENTENCE.finditer(known.asked)]
-    questions = [one for one in sentences if one.rstrip().endswith(_ASKS)]
+    questions = list(filter(is_question, SENTENCE.findall(known.asked)))
     current = phrases("current", known.languages)
     return not questions or any(current.search(one) for one in questions)
 
 
 def _told_of(text: str, besides: DateFound, answer: str) -> str:
-    """Return a text of several words, or a longer one, that an answer has from a result; empty if none."""
+    """Return a text of ``_LEAST_TEXT`` characters or more that an answer has from a result; empty if none."""
     small = answer.casefold()
     values = (value for _, value in strings_of(text) if besides.literal not in value)
     return next((one for one in values if len(one) >= _LEAST_TEXT and one.casefold() in small), "")
@@ -205,7 +203,7 @@ def _numbers(row: Mapping[str, Any]) -> set[float]:
     return {figure.value for text in texts for figure in figures(text) if not figure.is_small}
 
 
-def _today(known: Known) -> date | None:
+def _day_asked_about(known: Known) -> date | None:
     """Return the day for which people ask, if they ask for what holds now and say which day that is.
 
     The time of the spans does not tell: runs are replayed, and copies of databases are asked.

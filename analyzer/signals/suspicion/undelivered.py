@@ -18,7 +18,7 @@ from typing import Final
 from analyzer.inquiry.present import beginning
 from analyzer.lineage.after_nothing import says_nothing_found
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.deeds import acts_in, acts_of
+from analyzer.lineage.deeds import QUESTION_MARKS, acts_in, acts_of
 from analyzer.lineage.sources import is_blind
 from analyzer.signals.suspicion.admitted import is_in, words_of
 from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, tokens_of, words_among
@@ -58,21 +58,8 @@ _MOST_LIKE: Final = 50
 _SHORT_NAME: Final = 2
 """Characters up to which a word of a tool's name is no name (``to``)."""
 _ORDERS_CHECK: Final = r"\b{check_tool}"
-_ASKS: Final = re.compile(r"[?\uff1f\u061f]")
 _ENDS: Final = frozenset(
-    (
-        "delete",
-        "remove",
-        "cancel",
-        "close",
-        "stop",
-        "revoke",
-        "unsubscribe",
-        "destroy",
-        "drop",
-        "purge",
-        "kill",
-    )
+    "delete remove cancel close stop revoke unsubscribe destroy drop purge kill".split()  # noqa: SIM905 - readable
 )
 """Verbs of deeds after which the thing is not there."""
 _DOING: Final = frozenset({StepKind.TOOL, StepKind.HANDOFF})
@@ -172,7 +159,7 @@ def _is_done_to_nothing(ending: Ending, missed: Missed) -> bool:
     verb = deed_of(missed.tool)
     if not verb or verb in _ENDS or ending.kinds & MISSES:
         return False
-    if denies(ending.answer) or _ASKS.search(ending.answer):
+    if denies(ending.answer) or any(mark in ending.answer for mark in QUESTION_MARKS):
         return False
     return bool(missed.text) and says_absent(missed.text) and _is_claimed(ending, missed) > 0
 
