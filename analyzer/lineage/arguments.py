@@ -28,7 +28,7 @@ from analyzer.lineage.dates import (
     years_in,
 )
 from analyzer.lineage.deeds import acts_of
-from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, near_miss, plain_results
+from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, near_miss, places_apart, plain_results
 from analyzer.lineage.entries import fields_in, is_number, record_texts
 from analyzer.lineage.figures import Figure, figures
 from analyzer.lineage.known import BEFORE, Known, around, counts_in, words_in
@@ -337,7 +337,7 @@ def one_slip(one: str, other: str) -> bool:
     """Tell whether two codes of one shape differ in one digit, or have two neighbouring digits exchanged."""
     if len(one) != len(other) or one == other or sum(map(str.isdigit, one)) < _LEAST_DIGITS:
         return False
-    apart = [place for place, (a, b) in enumerate(zip(one, other, strict=True)) if a != b]
+    apart = places_apart(one, other)
     if any(not (one[place].isdigit() and other[place].isdigit()) for place in apart):
         return False
     is_swap = (

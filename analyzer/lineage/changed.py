@@ -17,6 +17,7 @@ from analyzer.lineage.arguments import is_exchanged
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import agree, dates_in, digits_apart, follows, mistaken, without_dates
 from analyzer.lineage.deeds import sentence_at
+from analyzer.lineage.derivation import places_apart
 from analyzer.lineage.entries import Scalar, rows_in, stands_in, strings_of, tables_in
 from analyzer.lineage.figures import prose_of
 from analyzer.lineage.known import BEFORE, Known, Told, around, counts_in, words_in
@@ -114,7 +115,7 @@ def _is_other_digit(one: Value, given: Told, known: Known) -> bool:
     is_id = ours[0].isalpha() and _ID.search(ours) is not None and _YEAR.search(ours) is None
     if not is_id or len(ours) != len(theirs) or theirs not in known.whole_values:
         return False
-    place, *others = [at for at, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b]
+    place, *others = places_apart(ours, theirs)
     return not others and ours[place].isdigit() and theirs[place].isdigit()
 
 

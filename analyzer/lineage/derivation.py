@@ -261,6 +261,11 @@ def _has(ordered: Sequence[float], value: float, within: float) -> bool:
     return at < len(ordered) and ordered[at] <= value + within
 
 
+def places_apart(one: str, other: str) -> list[int]:
+    """Return the places in which two texts of one length differ."""
+    return [place for place, (a, b) in enumerate(zip(one, other, strict=True)) if a != b]
+
+
 def near_miss(figure: Figure, value: float) -> bool:
     """Tell whether the figure is a known value with a slip: digits in another order, one wrong, a zero more.
 
@@ -274,7 +279,7 @@ def near_miss(figure: Figure, value: float) -> bool:
     one, other = figure.literal_digits.rstrip("0"), _digits(value)
     if len(one) != len(other) or len(one) < 2 or not 0.1 < ratio < 10:
         return False
-    differing = [place for place, (a, b) in enumerate(zip(one, other, strict=True)) if a != b]
+    differing = places_apart(one, other)
     is_reordered = sorted(one) == sorted(other) and (len(differing) == 2 or len(one) >= _LEAST_REORDERED)
     return len(differing) == 1 or is_reordered
 

@@ -17,7 +17,14 @@ from analyzer.lineage.calculations import factors
 from analyzer.lineage.claims import MOST_PLAIN, Judged, World, answer_prose, judged
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import sentence_at
-from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, near_miss, results_of, results_of_both
+from analyzer.lineage.derivation import (
+    BY_CHANCE,
+    alike_by_chance,
+    near_miss,
+    places_apart,
+    results_of,
+    results_of_both,
+)
 from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, prose_of, words_of
 from analyzer.lineage.known import counts_in, known_of
 from analyzer.lineage.sources import columns_of, is_blind, results, sources
@@ -279,7 +286,7 @@ def _priced_nearly(reading: Reading, _held: Judged, claim: Figure) -> str:
 def _is_one_digit_off(claim: Figure, value: float) -> bool:
     right = f"{value:.{max(0, round(-math.log10(claim.step)))}f}".replace(".", "")
     ours = claim.literal_digits
-    return len(ours) == len(right) and sum(a != b for a, b in zip(ours, right, strict=True)) == 1
+    return len(ours) == len(right) and len(places_apart(ours, right)) == 1
 
 
 def _is_reordered(claim: Figure, right: str) -> bool:
