@@ -15,13 +15,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
 from analyzer.lineage.dates import dates_in
 from analyzer.texts.vocabulary import phrases
 from analyzer.texts.wordings import languages_in
-from benchmarks.accuracy.mutated_runs.seen import Row, Seen, Token, is_figure, key_of, numbers_in
+from benchmarks.accuracy.mutated_runs.seen import (
+    Row,
+    Seen,
+    Token,
+    is_figure,
+    key_of,
+    numbers_in,
+    with_digits_exchanged,
+    with_other_digit,
+)
 
 Change: TypeAlias = tuple[str, str]
 """The words that change, and what stands there instead."""
@@ -46,18 +54,13 @@ _UNITS: Final[Mapping[str, str]] = {
 def exchanged_digits(seen: Seen) -> Iterator[Change]:
     """Yield figures with two neighbouring digits exchanged."""
     for token in _known(seen):
-        for place, (one, other) in enumerate(pairwise(token.literal)):
-            if one.isdigit() and other.isdigit() and one != other and not (place == 0 and other == "0"):
-                yield token.literal, token.literal[:place] + other + one + token.literal[place + 2 :]
+        yield from ((token.literal, new) for new in with_digits_exchanged(token.literal))
 
 
 def other_digit(seen: Seen) -> Iterator[Change]:
     """Yield figures with one digit changed."""
     for token in _known(seen):
-        for place, digit in enumerate(token.literal):
-            for other in "123456789" if digit.isdigit() else "":
-                if other != digit:
-                    yield token.literal, token.literal[:place] + other + token.literal[place + 1 :]
+        yield from ((token.literal, new) for new in with_other_digit(token.literal))
 
 
 def ten_times(seen: Seen) -> Iterator[Change]:
@@ -135,15 +138,7 @@ def other_code(seen: Seen) -> Iterator[Change]:
     results = "\n".join(seen.results)
     for found in _CODE.finditer(seen.answer):
         if found[0] in results:
-            yield from ((found[0], new) for new in near_codes(found[0]) if new not in seen.whole)
-
-
-def near_codes(code: str) -> Iterator[str]:
-    """Yield an id with one of its digits changed."""
-    for place, digit in enumerate(code):
-        for other in "123456789" if digit.isdigit() else "":
-            if other != digit:
-                yield code[:place] + other + code[place + 1 :]
+            yield from ((found[0], new) for new in with_other_digit(found[0]) if new not in seen.whole)
 
 
 def other_unit(seen: Seen) -> Iterator[Change]:

@@ -21,8 +21,16 @@ from typing import Any, Final, TypeAlias
 from analyzer.lineage.deeds import acts_of
 from analyzer.texts.tool_names import deed_of, looks_up
 from analyzer.texts.vocabulary import denies
-from benchmarks.accuracy.mutated_runs.answers import near_codes
-from benchmarks.accuracy.mutated_runs.seen import Run, Seen, is_figure, key_of, numbers_in, text_of
+from benchmarks.accuracy.mutated_runs.seen import (
+    Run,
+    Seen,
+    is_figure,
+    key_of,
+    numbers_in,
+    text_of,
+    with_digits_exchanged,
+    with_other_digit,
+)
 from semconv.record import record
 
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
@@ -273,18 +281,12 @@ def _other_recipients(seen: Seen, place: int, value: Any) -> Iterator[Any]:
 
 def _other_targets(seen: Seen, place: int, value: Any) -> Iterator[Any]:
     if isinstance(value, str) and _CODE.fullmatch(value) and value in _before(seen, place):
-        yield from (new for new in near_codes(value) if new not in seen.whole)
+        yield from (new for new in with_other_digit(value) if new not in seen.whole)
 
 
 def _other_digits(literal: str) -> Iterator[str]:
-    for place, digit in enumerate(literal):
-        for other in "123456789" if digit.isdigit() else "":
-            if other != digit:
-                yield literal[:place] + other + literal[place + 1 :]
-    for place in range(len(literal) - 1):
-        one, other = literal[place], literal[place + 1]
-        if one.isdigit() and other.isdigit() and one != other and (place or other != "0"):
-            yield literal[:place] + other + one + literal[place + 2 :]
+    yield from with_other_digit(literal)
+    yield from with_digits_exchanged(literal)
 
 
 def _shuffled(values: Iterator[str], coin: random.Random) -> list[str]:

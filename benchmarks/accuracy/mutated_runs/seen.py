@@ -10,6 +10,7 @@ import functools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
 from analyzer.lineage.dates import dates_in
@@ -56,6 +57,21 @@ def numbers_in(text: str) -> Iterator[Token]:
 def is_figure(token: Token) -> bool:
     """Tell whether a number has digits enough to be that of one result."""
     return sum(map(str.isdigit, token.literal)) >= _FEWEST_DIGITS
+
+
+def with_other_digit(literal: str) -> Iterator[str]:
+    """Yield a number or an id with one of its digits changed to another one, but 0."""
+    for place, digit in enumerate(literal):
+        for other in "123456789" if digit.isdigit() else "":
+            if other != digit:
+                yield literal[:place] + other + literal[place + 1 :]
+
+
+def with_digits_exchanged(literal: str) -> Iterator[str]:
+    """Yield a number with two neighbouring digits exchanged; none begins with 0 for that."""
+    for place, (one, other) in enumerate(pairwise(literal)):
+        if one.isdigit() and other.isdigit() and one != other and (place or other != "0"):
+            yield literal[:place] + other + one + literal[place + 2 :]
 
 
 class Seen:
