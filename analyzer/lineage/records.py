@@ -96,6 +96,8 @@ _COUNTED: Final = re.compile(r"count|total|anzahl|num|cantidad|size|hits|matches
 """Keys that count what a result has or found."""
 _MOST: Final = 60
 """Records of an answer, and fields of a record."""
+_CENTS: Final = 0.02
+"""By how much a part of a total may be rounded."""
 _SLIP: Final = 0.2
 """Share by which a total that is a slip differs; others are totals of something else."""
 _RATES: Final = (5, 7, 8, 10, 19, 20, 21, 22, 23, 25)
@@ -104,8 +106,13 @@ _UNITS: Final = (10, 12, 24, 60, 100, 1000, 1024, 3600, 1.609344, 0.45359237, 2.
 """Between usual units of the same thing."""
 _MOST_SOURCES: Final = 400
 _MOST_NODES: Final = 2_000
+_MOST_OPERANDS: Final = 8
 _LONGEST: Final = 60
 _LEAST_NAME: Final = 2
+_LEAST_NUMBER: Final = 1000
+"""Least whole number that names a thing, such as an order: smaller ones may be counts."""
+_WITHIN: Final = 0.51
+"""Units of the last digit within which two numbers are one, as for ``Figure.is_about``."""
 _ENOUGH: Final = 2
 """Values from which two records that agree are one."""
 _OFF: Final = 2
@@ -297,7 +304,10 @@ class _Copies:
                 return False
             numbers = [float(value) for _, value in one.fields.values() if is_number(value)]
             others = [float(count) for count in known.counts]
-            computed = [*plain_results(numbers[:8]), *_of_two(float(theirs), [*numbers, *others][:_MOST])]
+            computed = [
+                *plain_results(numbers[:_MOST_OPERANDS]),
+                *_of_two(float(theirs), [*numbers, *others][:_MOST]),
+            ]
             return not any(_is_about(float(ours), value) for value in computed)
         if isinstance(ours, str) and isinstance(theirs, str):
             dates = dates_in(ours) if ":" not in ours + theirs else ()  # a time may be one of another zone
@@ -339,7 +349,7 @@ def _names(value: Scalar | None) -> bool:
     """Tell whether a value names a thing: a text, or a whole number that is no small count."""
     if isinstance(value, str):
         return len(value.strip()) >= _LEAST_NAME and not _is_blank(value) and not _enumerates(value)
-    return is_number(value) and float(value).is_integer() and abs(value) >= 1000
+    return is_number(value) and float(value).is_integer() and abs(value) >= _LEAST_NUMBER
 
 
 def _enumerates(value: str) -> bool:
@@ -366,7 +376,7 @@ def _is_same(ours: Scalar | None, theirs: Scalar | None) -> bool:
 
 def _is_about(ours: float, theirs: float) -> bool:
     digits = len(f"{ours:.10g}".partition(".")[2])
-    return abs(ours - theirs) <= 0.51 * 10.0**-digits
+    return abs(ours - theirs) <= _WITHIN * 10.0**-digits
 
 
 def _is_contrary(ours: Scalar | None, theirs: Scalar | None) -> bool:
@@ -413,7 +423,7 @@ def _wrong_total(known: Known, one: _Record) -> Iterator[Clue]:
     name, total = totals[0]
     is_read = known.is_number_read(total, len(known.reading.steps))
     off = abs(sum(others) - total)
-    if is_read or not 0.02 * len(others) < off < _SLIP * sum(others) or len(numbers) > len(others) + 2:
+    if is_read or not _CENTS * len(others) < off < _SLIP * sum(others) or len(numbers) > len(others) + 2:
         return
     place = known.first_with(json.dumps(one.fields[_key(name)][1]))
     reason = f"gave {name} as {total:,.10g}; its parts add up to {sum(others):,.10g}"

@@ -208,8 +208,8 @@ def _cloud_row(one: _Row) -> _Row:
         "end_time": one.get("endTime"),
         "attributes": {
             key: held.get("value", held) if isinstance(held, dict) else held
-            for key, value in told.items()
-            for held in object_at({"it": value}, "it").values()
+            for key in told
+            for held in object_at(told, key).values()
         },
         "status_code": "ERROR" if status.get("code") else "UNSET",
         "status_message": text_at(status, "message"),

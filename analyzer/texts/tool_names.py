@@ -96,19 +96,7 @@ def _is_noun(words: tuple[str, ...], place: int) -> bool:
 
 
 _PROBES: Final = frozenset(
-    (
-        "ping",
-        "probe",
-        "connect",
-        "telnet",
-        "reach",
-        "reachable",
-        "health",
-        "alive",
-        "dig",
-        "nslookup",
-        "resolve",
-    )
+    "ping probe connect telnet reach reachable health alive dig nslookup resolve".split()  # noqa: SIM905 - readable
 )
 _RECALLS: Final = re.compile(
     r"memor|recall|remember|notes?(?:_|$)|notiz|souvenir|mémo|nota[st]?(?:_|$)|記憶|メモ|记忆|备忘|기억|메모",
