@@ -56,6 +56,8 @@ _CHANGES: Final = re.compile(
     re.IGNORECASE,
 )
 """Words of a task that asks for other values than the records have."""
+_LANGUAGES: Final = frozenset(("en", "de", "es", "fr", "it", "pt"))
+"""Languages of these words; in another one, a task may ask for a change that is not recognised."""
 _RETRIEVES: Final = re.compile(
     r"\b(?:return|give|get|extract|export|show|list|summar|report|fetch|print|look up|read|retriev|provide"
     r"|gib|gebt|zeig|hol|lies|stammdaten|auszug|fass|dame|devuelv|muestr|extra|resum|obtén|busca"
@@ -142,9 +144,21 @@ def contradicting_fields(known: Known) -> Iterator[Clue]:
         return
     yield from _within(known, stated)
     given = _given(known) if known.has_results else []
-    if given and _CHANGES.search(known.asked) is None:
+    if given and _asks_for_copies(known):
         found = _Copies(known, given)
         yield from islice((clue for one in stated for clue in found.contradictions(one)), 1)
+
+
+def _asks_for_copies(known: Known) -> bool:
+    """Tell whether a task may ask for what records have, and in no word that we know for a change of it.
+
+    A short task may be in one of many languages: then it has a word for getting something.
+    """
+    if _CHANGES.search(known.asked) is not None:
+        return False
+    languages = frozenset(known.languages)
+    is_telling = _RETRIEVES.search(known.asked) is not None and not languages.isdisjoint(_LANGUAGES)
+    return is_telling or languages <= _LANGUAGES
 
 
 def _document(text: str) -> Any:

@@ -20,6 +20,7 @@ WAGES = [
     {"worker": "Ana Ruiz", "gross": 4210, "boss": "Kim Ode"},
     {"worker": "Bo Lind", "gross": 3890, "boss": "Pia Orr"},
 ]
+ROOM = {"hotel": "Azul", "city": "Porto", "price": 84.5, "stars": 3}
 ZULU = "2026-02-11T22:10Z"
 BASKET = {"basket": "B-1", "net": 64.0}
 SHOW = "Return it as JSON."
@@ -81,6 +82,10 @@ def test_a_field_that_contradicts_its_record_is_the_mistake(given: Any, answer: 
         pytest.param(SHOW, [PET, {"scale": 33.2}], PET | {"weight_kg": 33.2}, id="from another result"),
         pytest.param("Update the weight to 33.", [PET], PET | {"weight_kg": 33}, id="as the task says"),
         pytest.param("Triage it, as JSON.", [PET], PET | {"triage": "low"}, id="judged by the agent"),
+        pytest.param("Przelicz cenę na dolary, JSON.", [ROOM], ROOM | {"price": 91.37}, id="Polish"),
+        pytest.param("Fiyatı dolara çevir, JSON olarak.", [ROOM], ROOM | {"price": 91.37}, id="Turkish"),  # noqa: RUF001 - as typed
+        pytest.param("把价格换算成美元，返回JSON。", [ROOM], ROOM | {"price": 91.37}, id="Chinese"),  # noqa: RUF001 - as typed
+        pytest.param("Перерахуй ціну в долари, JSON.", [ROOM], ROOM | {"price": 91.37}, id="Ukrainian"),
         pytest.param("Is it urgent?", [PET], PET | {"triage": "low"}, id="asked for a judgement"),
         pytest.param(SHOW, [PET], PET | {"triage": "low", "reason": "It only limps."}, id="with a reason"),
         pytest.param(SHOW, [PET | {"fax": None}], PET | {"fax": "N/A"}, id="nothing was given"),
