@@ -18,9 +18,10 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import NOT_DONE, SENTENCE
 from analyzer.lineage.known import Known
 from analyzer.texts.commands import RUNS_TESTS, call_name, commands_of
+from analyzer.texts.numbers import DENSE
 from analyzer.texts.run_view import HEAD, final_answer
 from analyzer.texts.tool_names import deed_of, looks_up
-from analyzer.texts.vocabulary import phrases
+from analyzer.texts.vocabulary import phrases, worded
 from analyzer.texts.wordings import Kind, kinds_said, languages_in, says_newly
 from semconv.model import Evidence, Step, StepKind
 
@@ -67,12 +68,8 @@ _PASS: Final = re.compile(
     re.IGNORECASE,
 )
 """Claims that tests pass."""
-_WISHED: Final = re.compile(
-    r"\b(?:should|will|would|may|might|could|must|can|to make|so that|expect|assum|until|before|please"
-    r"|verify|run|soll|sollt|werden|müss|deber|deve|devrai|debe|vont)",
-    re.IGNORECASE,
-)
-"""Words of a sentence that only hopes that tests pass, or asks for it."""
+_HOPED: Final = rf"(?<![^\W{DENSE}]){{hoped}}(?![^\W{DENSE}])"
+"""A word of a sentence that only hopes that tests pass, or asks for it."""
 _CODE: Final = re.compile(
     r"\w\.(?:py|[jt]sx?|go|rs|java|kt|rb|php|[ch]|cc|cpp|cs|swift|scala|sh|sql|vue|exs?|dart|lua)\b"
 )
@@ -151,7 +148,9 @@ def _never_run(known: Known, answer: str) -> Iterator[Clue]:
 
 
 def _says_passed(sentence: str) -> bool:
-    return _PASS.search(sentence) is not None and not (NOT_DONE.search(sentence) or _WISHED.search(sentence))
+    if _PASS.search(sentence) is None or NOT_DONE.search(sentence):
+        return False
+    return worded(_HOPED).search(sentence) is None
 
 
 def _counts_as_passed(answer: str, counted: re.Match[str] | None) -> bool:

@@ -234,6 +234,15 @@ def test_a_merge_after_failing_tests_runs_none() -> None:
 PASS = "I fixed the parser, and all 42 tests pass."
 WROTE = step("coder", "ok", kind=StepKind.TOOL, target="write_file", input='{"path": "parser.py"}')
 CI = step("coder", '{"state": "success"}', kind=StepKind.TOOL, target="get_status", input='{"branch": "fix"}')
+HOPES = (
+    "修好了，测试应该通过。",  # noqa: RUF001 - as typed
+    "修正しました。テストは成功するはずです。",
+    "Готово. Проверьте, что тесты проходят.",
+    "Arreglado. Si los tests pasan, haz merge.",
+    "Opgelost. Controleer of alle tests slagen.",
+    "Corrigé. Vérifiez que les tests passent.",
+    "Behoben. Bitte prüfen, ob die Tests bestehen.",
+)
 HUMAN = step("Kim", "I ran the tests: green.", kind=StepKind.HUMAN)
 
 
@@ -242,7 +251,10 @@ def claimed(*steps: Step, answer: str = PASS) -> list[int]:
     return [clue.step for clue in failed_tests(Known(read(made)))]
 
 
-@pytest.mark.parametrize("answer", [PASS, "Der Fehler ist behoben, alle Tests bestanden."])
+@pytest.mark.parametrize(
+    "answer",
+    [PASS, "Der Fehler ist behoben, alle Tests bestanden.", "修好了，所有测试都通过了。"],  # noqa: RUF001 - as typed
+)
 def test_tests_that_no_call_ran_have_not_passed(answer: str) -> None:
     assert claimed(WROTE, answer=answer) == [1]
 
@@ -257,6 +269,7 @@ def test_tests_that_no_call_ran_have_not_passed(answer: str) -> None:
         pytest.param([replace(WROTE, agent="editor")], PASS, id="an agent whose calls are not recorded"),
         pytest.param([replace(WROTE, input='{"path": "plan.pdf"}')], PASS, id="no code"),
         pytest.param([WROTE], "Fixed. The tests should pass now.", id="hoped"),
+        *(pytest.param([WROTE], each, id=each) for each in HOPES),
         pytest.param([WROTE], "Fixed. I have not run the tests, so whether all pass is open.", id="open"),
     ],
 )
