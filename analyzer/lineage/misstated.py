@@ -13,7 +13,7 @@ import functools
 import re
 from collections.abc import Iterator, Mapping
 from datetime import date
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
@@ -33,6 +33,8 @@ _WEEK: Final = 7
 _HOUR: Final = 60
 _HALF_DAY: Final = 720
 _LEAST_NAME: Final = 3
+_MOST_SENTENCES: Final = 80
+_MOST_RECORDS: Final = 400
 _CLOCK: Final = re.compile(r"(?<!\d)(\d\d?)\s?[:.h時时시]\s?(\d\d)(?!\d)")
 _ROUND: Final = (5, 15, 30)
 """Minutes to which people round."""
@@ -48,8 +50,8 @@ class _Record:
 
     position: int
     fields: Mapping[str, Scalar]
-    names: tuple[object, ...]
-    """Its values, and the arguments of the call that returned it."""
+    names: tuple[str, ...]
+    """Its texts, and those in the arguments of the call that returned it, in lower case."""
 
 
 @record
@@ -67,11 +69,11 @@ def misstated_values(known: Known) -> Iterator[Clue]:
     if known.is_blind or not known.has_results:
         return
     answer = _Answer(known)
-    records = list(_records(known)) if answer.has_news else []
-    for found in SENTENCE.finditer(answer.text) if records else ():
-        news, small = answer.news_in(found.start(), found.end()), found[0].casefold()
-        for one in records if news else ():
-            if any(_names(value, small) for value in one.names):
+    sentences = list(islice(answer.sentences_with_news(), _MOST_SENTENCES)) if answer.has_news else []
+    records = list(islice(_records(known), _MOST_RECORDS)) if sentences else []
+    for sentence, news in sentences:
+        for one in records:
+            if any(stands_in(name, sentence) for name in one.names):
                 yield from (_clue(known, slip) for slip in answer.slips(news, one))
 
 
@@ -104,8 +106,13 @@ class _Answer:
         """Whether it says anything that nothing in the run gives."""
         return bool(self._news)
 
-    def news_in(self, start: int, end: int) -> _News:
-        """Return what it says between two places that nothing in the run gives."""
+    def sentences_with_news(self) -> Iterator[tuple[str, _News]]:
+        """Yield its sentences that say what nothing in the run gives, in lower case, each with that."""
+        for found in SENTENCE.finditer(self.text):
+            if news := self._news_in(found.start(), found.end()):
+                yield found[0].casefold(), news
+
+    def _news_in(self, start: int, end: int) -> _News:
         return _News(
             dates=tuple(one for one in self._news.dates if start <= one.start < end),
             clocks=tuple(one for one in self._news.clocks if start <= one.start < end),
@@ -204,13 +211,9 @@ def _records(known: Known) -> Iterator[_Record]:
         asked = document_in(step.input[:HEAD]) if step.kind is StepKind.TOOL else None
         arguments = asked.values() if isinstance(asked, dict) else ()
         for row in rows_in(text):
-            yield _Record(position=position, fields=row, names=(*row.values(), *arguments))
-
-
-def _names(value: object, small: str) -> bool:
-    """Tell whether a sentence in lower case has a text of a record."""
-    name = value.casefold().strip() if isinstance(value, str) else ""
-    return len(name) >= _LEAST_NAME and stands_in(name, small)
+            texts = (each.casefold().strip() for each in (*row.values(), *arguments) if isinstance(each, str))
+            names = tuple(dict.fromkeys(one for one in texts if len(one) >= _LEAST_NAME))
+            yield _Record(position=position, fields=row, names=names)
 
 
 def _is_rounded(one: int, given: int) -> bool:

@@ -16,6 +16,7 @@ from analyzer.lineage.dropped import dropped_entries
 from analyzer.lineage.failed_tests import failed_tests
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known
+from analyzer.lineage.misstated import misstated_values
 from analyzer.lineage.readers import MOST_CLUES, READERS
 from analyzer.lineage.rows import lines_of
 from analyzer.lineage.slips import wrong_figures
@@ -104,6 +105,7 @@ def _ids(first: str) -> str:
         pytest.param(lambda: _answered(f"It draws 3 kW. {'x' * _LENGTH}"), id="a word without an end"),
         pytest.param(lambda: _said_in("y" * _LENGTH), id="an answer of one word"),
         pytest.param(lambda: lines_of("Which? " + "word " * (2 * _LENGTH)), id="a line after a question"),
+        pytest.param(lambda: list(misstated_values(Known(read(_due(3_000))))), id="times of records"),
     ],
 )
 def test_a_text_made_to_be_slow_is_read_in_time(look: Callable[[], object]) -> None:
@@ -227,6 +229,34 @@ def _replaced(number: int) -> Trajectory:
     return run(*lists, *opened, step("a", "It is 1012."), task="What is the fee?", output="It is 1012.")
 
 
+def _entries(number: int) -> list[dict[str, object]]:
+    return [
+        {"no": at, "size": at % 5, "owner": f"Name {at % 9}", "due": "2026-01-16 18:00"}
+        for at in range(number)
+    ]
+
+
+def _listed(number: int) -> list[Step]:
+    """Lists of sixty entries that have few names and one time."""
+    entries = _entries(number)
+    return [tool("a", json.dumps(entries[at : at + 60]), "search") for at in range(0, number, 60)]
+
+
+def _due(number: int) -> Trajectory:
+    """Lists with few names, and an answer that gives another time for each of their entries."""
+    days = (
+        f"Name {at % 9} is due at {at % 17}:{at % 60:02} on {at % 28 + 1} January." for at in range(number)
+    )
+    answer = " ".join(days)
+    return run(*_listed(number), step("a", answer), task="When are they due?", output=answer)
+
+
+def _copied(number: int) -> Trajectory:
+    """Lists of entries that have most values in common, and an answer in JSON with another value in each."""
+    answer = json.dumps([row | {"size": 47} for row in _entries(number)])
+    return run(*_listed(number), step("a", answer), task="Return them as JSON.", output=answer)
+
+
 def _sending(number: int) -> Trajectory:
     """A run in which every tool sends something, by its own name, and none has."""
     calls = (tool("clerk", '{"sent": false}', f"tool_{place}_send", input="{}") for place in range(number))
@@ -275,6 +305,7 @@ def _swapping(number: int) -> Trajectory:
         pytest.param(_read_lineage, _keyed, id="ids that nobody gave"),
         pytest.param(_read_lineage, _drafted, id="drafts"),
         pytest.param(_read_lineage, _replaced, id="replaced versions"),
+        pytest.param(_read_lineage, _copied, id="records in an answer"),
         pytest.param(_read_lineage, _sending, id="tools that send"),
         pytest.param(_read_lineage, _refunding, id="refunds made again"),
         pytest.param(_read_lineage, _commanding, id="commands"),
