@@ -258,8 +258,13 @@ def _copied(number: int) -> Trajectory:
 
 
 def _sending(number: int) -> Trajectory:
-    """A run in which every tool sends something, by its own name, and none has."""
-    calls = (tool("clerk", '{"sent": false}', f"tool_{place}_send", input="{}") for place in range(number))
+    """A run in which every tool sends something, by its own name, and none has.
+
+    Both sizes have more tools than there are names in the caches: else the smaller one would be too fast.
+    """
+    calls = (
+        tool("clerk", '{"sent": false}', f"tool_{place}_send", input="{}") for place in range(2 * number)
+    )
     return run(*calls, task="Send it all.", output="I have sent all of it.")
 
 
