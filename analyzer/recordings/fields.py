@@ -112,7 +112,7 @@ _SESSIONS: Final = ("session_id", "thread_id", "conversation_id", "chat_id")
 
 
 def _of_cells(records: Records) -> Records | None:
-    """Return what the JSON texts under the one key hold that all records have for such a text."""
+    """Return what the records hold as JSON text, all under the same key; ``None`` if they do not."""
     key, sessions = None, dict[str, list[Any]]()
     for place, one in enumerate(records):
         texts = {each: value for each in _CELLS if (value := text_at(one, each)).startswith(("{", "["))}

@@ -272,7 +272,10 @@ def _says_failure(text: str) -> bool:
 
 
 def _is_clause(text: str) -> bool:
-    """Tell whether a text begins as the report of a deed's failure does, or as what a look-up found."""
+    """Tell whether a text begins with ``Error while …:`` or a mail server's refusal.
+
+    A look-up may have found such a text, so it tells nothing about one.
+    """
     return bool(worded(_LABELLED_CLAUSE).match(text) or _MAIL_REFUSED.match(text))
 
 
@@ -340,7 +343,7 @@ def says_absent(text: str) -> bool:
 
 
 def lacks_means(text: str) -> bool:
-    """Tell whether an error says that a program, a table or a host with which to do it is missing."""
+    """Tell whether an error says that a program, a table or a host that the call needs is missing."""
     return _MEANS_MISSING.search(text[:_SHORT]) is not None
 
 

@@ -304,7 +304,7 @@ async def _seen(program: _Program, wishes: Wishes, added: _Added) -> Seen:
 
 
 def _may_lack(ended: Ended, calls: Sequence[PassedCall]) -> bool:
-    """Tell whether the program may have failed for want of a package: not if it called, or was ended."""
+    """Tell whether a missing package may be why it failed: not if it called a model, or was stopped."""
     return 0 < ended.code < _SIGNALLED and not ended.is_stopped and not calls
 
 

@@ -333,9 +333,9 @@ def _missed(reading: Reading) -> Iterator[Missed]:
 
 
 def _is_absent(text: str, reading: Reading) -> bool:
-    """Tell whether an error says that what was looked for is not there, and not what a call works with.
+    """Tell whether an error says that the thing looked for does not exist.
 
-    A task may ask whether a program or a table is there.
+    A missing program, table or host does not count, unless the task asks whether something exists.
     """
     return says_absent(text) and (not lacks_means(text) or asks_whether(reading.trajectory.task[:HEAD]))
 

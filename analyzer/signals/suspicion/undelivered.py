@@ -127,7 +127,7 @@ def _is_wanted(ending: Ending, last: Missed) -> bool:
 
 
 def _is_finding(ending: Ending, last: Missed) -> bool:
-    """Tell whether the answer repeats what a call returned that changes nothing: a program that crashes."""
+    """Tell whether the answer passes on what a call without effect returned, such as a program's crash."""
     return not deed_of(last.tool) and not says_broken(last.text) and _repeats(ending, last)
 
 
