@@ -136,9 +136,8 @@ class _Answer:
         return apart in _NEAR_DAYS and not counted and not {apart / _WEEK} & self._counts
 
     def _slips_of_time(self, news: _News, value: str) -> Iterator[str]:
-        said = {one.minutes % _HALF_DAY for one in self._clocks}
         for given in clocks_in(value)[:1] if news.clocks else ():
-            if given.minutes % _HALF_DAY not in said:
+            if given.minutes % _HALF_DAY not in self._said_clocks:
                 yield from (
                     self.text[one.start : one.end]
                     for one in news.clocks
@@ -151,6 +150,10 @@ class _Answer:
             return False
         counted = {apart, apart / _HOUR} & self._counts
         return not counted and not (apart % (_HOUR // 2) == 0 and self._has_zones)
+
+    @functools.cached_property
+    def _said_clocks(self) -> frozenset[int]:
+        return frozenset(one.minutes % _HALF_DAY for one in self._clocks)
 
     @functools.cached_property
     def _own_counts(self) -> tuple[int, ...]:

@@ -105,7 +105,7 @@ def _ids(first: str) -> str:
         pytest.param(lambda: _answered(f"It draws 3 kW. {'x' * _LENGTH}"), id="a word without an end"),
         pytest.param(lambda: _said_in("y" * _LENGTH), id="an answer of one word"),
         pytest.param(lambda: lines_of("Which? " + "word " * (2 * _LENGTH)), id="a line after a question"),
-        pytest.param(lambda: list(misstated_values(Known(read(_due(3_000))))), id="times of records"),
+        pytest.param(lambda: list(misstated_values(Known(read(_due(600))))), id="times of records"),
     ],
 )
 def test_a_text_made_to_be_slow_is_read_in_time(look: Callable[[], object]) -> None:
